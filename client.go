@@ -31,7 +31,8 @@ type Client struct {
 // where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
 // Close does not close them.
 //
-// It panics if there are no pools or more than 64, if one is nil, or if an option makes no sense: see [Option].
+// It panics if there are no pools or more than 64, if one is nil or given twice, or if an option makes no sense: see
+// [Option].
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= maxServers, "NewClient got %d pools, and takes %d at most", len(pools), maxServers)
@@ -42,6 +43,7 @@ func NewClient(pools []Pool, opts ...Option) *Client {
 	for i, p := range pools {
 		v := reflect.ValueOf(p)
 		must(v.IsValid() && (v.Kind() != reflect.Pointer && v.Kind() != reflect.Func || !v.IsNil()), "pool %d is nil", i)
+		must(!v.Comparable() || !slices.Contains(pools[:i], p), "pool %d is there twice, and each has to be that of another server", i)
 		servers[i] = p
 		if n := c.config.conns; n > 0 {
 			source := conn.Of(p)

@@ -44,6 +44,7 @@ func TestDoUnlocksWhenFPanics(t *testing.T) {
 		assert.ErrorContains(t, panicOf(func() {
 			_ = do(t.Context(), func(context.Context) error { panic("of f") })
 		}), "of f")
+		assert.ErrorContains(t, panicOf(func() { _ = do(t.Context(), nil) }), "Do needs a function")
 		assert.False(t, s.Exists("k"))
 		assert.Nil(t, m.Lease())
 	}

@@ -139,7 +139,7 @@ func ExampleNewPool() {
 
 	_, err = redimutex.NewPool("localhost:6379")
 	fmt.Println(err)
-	// Output: redimutex: the Redis URL is not valid: it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path
+	// Output: redimutex: the Redis URL is not valid: it does not begin with redis://, rediss:// or unix://; write redis://host:6379, rediss://host:6379 or unix:///path
 }
 
 // A pool of your own, whose connections are as good as those of NewPool.

@@ -84,7 +84,7 @@ func (c *config) check() {
 	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
 	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
 	t.Timeout = cmp.Or(c.nodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
-	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be more than 0 and less than the TTL, which is %v", t.Timeout, t.TTL)
+	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be less than the TTL, which is %v", t.Timeout, t.TTL)
 	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
 		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
 	must(t.Replicas.Timeout < t.TTL-t.Timeout,
@@ -123,27 +123,28 @@ func checked(ok bool, set func(*config), sentence string, args ...any) Option {
 // that lives renews its lease every third of the TTL.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
 
-// WithMaxHold stops the renewal d after the lock was acquired. The lease is then lost within a TTL. It guards against
-// a holder that hangs while its process lives. By default there is no limit.
+// WithMaxHold stops the renewal d after the lock was acquired, 1 ms at least. The lease is then lost within a TTL. It
+// guards against a holder that hangs while its process lives. By default there is no limit.
 func WithMaxHold(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be more than 0", d)
+	return checked(d >= time.Millisecond, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be 1ms at least", d)
 }
 
 // WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was acquired.
 // It is for jobs that must not run twice although the clocks of their machines differ by almost d. The default is 0. A
-// crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is at most that of [WithMaxHold].
+// crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is 1 ms at least, and at most that
+// of [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
-	return checked(d > 0 && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
-		"WithMinHold(%v): has to be more than 0, and 100 years at most", d)
+	return checked(d >= time.Millisecond && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
+		"WithMinHold(%v): has to be 1ms at least, and 100 years at most", d)
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is
-// less; it may be longer than the TTL. With several servers each wait varies at random, by half up and down.
+// less. It is 1 ms at least, and may be longer than the TTL. With several servers each wait varies at random, by half up and down.
 func WithPollInterval(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.poll = d }, "WithPollInterval(%v): has to be more than 0", d)
+	return checked(d >= time.Millisecond, func(c *config) { c.poll = d }, "WithPollInterval(%v): has to be 1ms at least", d)
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1
@@ -229,10 +230,10 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l }
 
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last
 // reply. The default is a twentieth of the TTL, at least 50 ms and at most 3 s. With a TTL below 100 ms it is half the
-// TTL. It has to be less than the TTL.
+// TTL. It has to be 1 ms at least, and less than the TTL.
 func WithNodeTimeout(d time.Duration) Option {
-	return checked(d > 0, func(c *config) { c.nodeTimeout = d },
-		"WithNodeTimeout(%v): has to be more than 0 and less than the TTL", d)
+	return checked(d >= time.Millisecond, func(c *config) { c.nodeTimeout = d },
+		"WithNodeTimeout(%v): has to be 1ms at least, and less than the TTL", d)
 }
 
 // WithLeaseReuse is for experts, for a lock that one process takes thousands of times a second. For up to d after the lock was

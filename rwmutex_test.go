@@ -2,6 +2,7 @@ package redimutex_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -199,7 +200,8 @@ func TestReadersNestWithReentrancyAndAreAnErrorWithout(t *testing.T) {
 	for _, side := range []func(*redimutex.RWMutex) side{reader, writer} {
 		m := newRWMutex(t, s)
 		require.NoError(t, side(m).do(t.Context(), func(ctx context.Context) error {
-			for _, err := range []error{m.RDo(ctx, nil), m.TryRDo(ctx, nil), m.RLockContext(ctx, 0), m.TryRLockContext(ctx)} {
+			never := func(context.Context) error { return errors.New("it ran") }
+			for _, err := range []error{m.RDo(ctx, never), m.TryRDo(ctx, never), m.RLockContext(ctx, 0), m.TryRLockContext(ctx)} {
 				assert.ErrorIs(t, err, redimutex.ErrLocked)
 				assert.ErrorContains(t, err, "nested")
 			}
@@ -311,7 +313,7 @@ func TestInsideDoADowngradedHoldReads(t *testing.T) {
 	m := newRWMutex(t, s, redimutex.WithReentrancy())
 	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
 		require.NoError(t, redimutex.LeaseFrom(ctx).Downgrade(ctx))
-		assert.ErrorContains(t, m.Do(ctx, nil), "a reader can't become a writer")
+		assert.ErrorContains(t, m.Do(ctx, func(context.Context) error { return nil }), "a reader can't become a writer")
 		return m.RDo(ctx, func(context.Context) error { return nil })
 	}))
 	assert.Empty(t, s.Keys())

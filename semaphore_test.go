@@ -439,8 +439,10 @@ func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
 		"permits has to be 1 at least":              func() { c.Semaphore("s", 0) },
 		"the key of a Semaphore is empty":           func() { c.Semaphore("", 1) },
 		"reserved for what belongs to locks":        func() { c.Semaphore("redimutex:s", 1) },
-		"holders on 1+2, 2+3, 1+3":                  func() { redimutex.NewClient([]redimutex.Pool{pool, pool, pool}).Semaphore("s", 1) },
-		"a zero Mutex, RWMutex or Semaphore has":    func() { _, _ = new(redimutex.Semaphore).Acquire(t.Context()) },
+		"holders on 1+2, 2+3, 1+3": func() {
+			redimutex.NewClient([]redimutex.Pool{pool, new(redis.Pool), new(redis.Pool)}).Semaphore("s", 1)
+		},
+		"a zero Mutex, RWMutex or Semaphore has": func() { _, _ = new(redimutex.Semaphore).Acquire(t.Context()) },
 	} {
 		assert.ErrorContains(t, panicOf(f), words)
 	}

@@ -118,6 +118,7 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 // If a loaded value can't be written to the cache, that is logged. The callers in this process that wait for it get
 // it all the same.
 func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx context.Context) (T, error)) (T, error) {
+	demand(load != nil, "Fetch needs a function that loads, and got nil")
 	var value, none T
 	f := fetch{
 		cache: c,

@@ -3,6 +3,7 @@ package cacheaside_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -341,7 +342,13 @@ func TestNonsensePanics(t *testing.T) {
 		"no interval":     func() { cacheaside.New(client, store, cacheaside.WithInterval(0)) },
 		"no tries":        func() { cacheaside.New(client, store, cacheaside.WithMaxTries(0)) },
 		"no name of lock": func() { cacheaside.New(client, store, cacheaside.WithLockKey(nil)) },
+		"no loader": func() {
+			_, _ = cacheaside.Fetch[int](t.Context(), cacheaside.New(client, store), "k", nil)
+		},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Panics(t, f) })
+		t.Run(name, func(t *testing.T) {
+			defer func() { assert.Contains(t, fmt.Sprint(recover()), "cacheaside: ") }()
+			f()
+		})
 	}
 }

@@ -59,7 +59,8 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 // An error of f after the end of its lead is ignored. Any other ends Run, which returns it as it is.
 //
 // Otherwise Run returns the cause of ctx, or why it can't be a candidate. These are the errors of
-// [redimutex.Mutex.LockContext]: the Client is closed, or the server refuses for good. With WithReentrancy, the ctx
+// [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are
+// used up. With WithReentrancy, the ctx
 // of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
 //
 // Run panics if it runs already: make an Election for each candidate.

@@ -27,11 +27,9 @@ func Parse(raw string) (*Target, error) {
 	if raw == "" {
 		return nil, errors.New("it is empty; write redis://host:6379")
 	}
-	if !strings.Contains(raw, "://") {
-		if name, _, ok := strings.Cut(raw, ":"); ok && (name == "redis" || name == "rediss" || name == "unix") {
-			return nil, errors.New("it has no // behind its scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
-		}
-		return nil, errors.New("it has no scheme; write redis://host:6379, rediss://host:6379 or unix:///path")
+	scheme, _, cut := strings.Cut(strings.ToLower(raw), "://")
+	if !cut || scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return nil, errors.New("it does not begin with redis://, rediss:// or unix://; write redis://host:6379, rediss://host:6379 or unix:///path")
 	}
 	u, err := url.Parse(raw)
 	if err != nil && !strings.Contains(raw, "@") { // there is no password that could be the reason
@@ -43,19 +41,16 @@ func Parse(raw string) (*Target, error) {
 	user := u.User.Username()
 	password, _ := u.User.Password()
 	if password == "" && user != "" {
-		return nil, errors.New("it has a user but no password; write redis://:password@host, or redis://user:password@host")
+		return nil, errors.New("it has a user but no password; write :password or user:password in front of the @")
 	}
 	t, database := &Target{}, ""
-	switch u.Scheme {
-	case "redis", "rediss":
+	if scheme == "unix" {
+		t.Network, t.Address, database = "unix", u.Path, u.Query().Get("db")
+		err = checkUnix(u)
+	} else {
 		port := cmp.Or(u.Port(), "6379")
 		t.Network, t.Address, database = "tcp", net.JoinHostPort(u.Hostname(), port), strings.TrimPrefix(u.Path, "/")
 		err = checkTCP(u, port)
-	case "unix":
-		t.Network, t.Address, database = "unix", u.Path, u.Query().Get("db")
-		err = checkUnix(u)
-	default:
-		err = errors.New("its scheme is not redis, rediss or unix")
 	}
 	if err != nil {
 		return nil, err
@@ -65,7 +60,7 @@ func Parse(raw string) (*Target, error) {
 		return nil, errors.New("its database is not a number")
 	}
 	t.Options = []redis.DialOption{
-		redis.DialUsername(user), redis.DialPassword(password), redis.DialDatabase(db), redis.DialUseTLS(u.Scheme == "rediss"),
+		redis.DialUsername(user), redis.DialPassword(password), redis.DialDatabase(db), redis.DialUseTLS(scheme == "rediss"),
 	}
 	return t, nil
 }
@@ -73,6 +68,8 @@ func Parse(raw string) (*Target, error) {
 func checkTCP(u *url.URL, port string) error {
 	n, err := strconv.Atoi(port)
 	switch {
+	case strings.Contains(u.Path, "@"):
+		return errEncoding
 	case u.Hostname() == "":
 		return errors.New("it has no host; write redis://host:6379")
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):

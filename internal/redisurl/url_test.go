@@ -70,7 +70,9 @@ func TestATargetDoesNotShowItsPassword(t *testing.T) {
 
 func TestAnErrorTellsWhatIsWrongWithAURLThatHasNoPassword(t *testing.T) {
 	for raw, want := range map[string]string{
-		"localhost:6379": "has no scheme", "redis:/localhost": "has no // behind its scheme",
+		"localhost:6379": "does not begin with redis://", "redis:/localhost": "does not begin with redis://",
+		`"redis://localhost"`: "does not begin with redis://", "http://localhost": "does not begin with redis://",
+		"redis://user@localhost": "write :password or user:password", "redis://:s3cr:t@w/ord@localhost": "percent-encoded",
 		"redis://localhost:notaport": "its port is not valid", "redis://[::1": "its port is not valid",
 		"redis://localhost:notaport/p@ss": "percent-encoded", "redis://localhost:65536": "not a number from 1 to 65535",
 	} {
