@@ -58,7 +58,11 @@ func beginning(start string, words []string) []string {
 // List is a flag that is a list of some words, with commas.
 func List(p *map[string]bool, words ...string) Value {
 	set := func(text string) error {
-		for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(list) == 0 {
+			return errors.New("it is empty; leave the flag out for its default")
+		}
+		for _, word := range list {
 			if !slices.Contains(words, word) {
 				return errors.New("there is no " + strconv.Quote(word) + "; these are known: " + strings.Join(words, ", "))
 			}

@@ -70,7 +70,7 @@ func Command() *cli.Command {
 					tried, and what does not work is a warning`,
 			},
 			{
-				Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 or more"),
+				Names: []string{"replicas"}, Arg: "N", Value: cli.Number(&c.replicas, 0, math.MaxInt32, "a number of replicas, 0 at least and 2147483647 at most"),
 				Text: `WithReplicas(N) of your program: N replicas have to be connected, and a lock is tried with them.
 					Includes -need replicas`,
 			},
@@ -78,13 +78,14 @@ func Command() *cli.Command {
 				has to be allowed to use them. Default: redimutex:doctor:`},
 			{
 				Names: []string{"ignore"}, Arg: "LIST", Value: cli.List(&c.ignore, known...),
-				Text: "Findings that you know of and live with, by name, with commas",
+				Text: `Findings that you know of and live with, by name, with commas. An error still counts against its
+					server: if that is the only one, or no majority is left without an error, the exit status is 2`,
 			},
 			{Names: []string{"v"}, Value: cli.Switch(&c.verbose), Text: "Show what is fine as well."},
 			{Names: []string{"json"}, Value: cli.Switch(&c.json), Text: `One JSON object: status (fine, warnings, unusable),
-				servers (a list with address, name, software, role, ping_ms, worst_ping_ms, dial_ms, clock_offset_ms and tried of each)
-				and findings (a list with id, level: ok, warning or error, server, what, why and do of each). What is
-				ok is listed with -v alone.`},
+				servers (a list with address, name, software, role, ping_ms, worst_ping_ms, dial_ms, clock_offset_ms (null:
+				unknown) and tried of each), findings (a list with id, level: ok, warning or error, server, what, why and do of
+				each) and ignored, a list of the errors that -ignore leaves out of that. What is ok is listed with -v alone.`},
 		},
 		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
@@ -159,6 +160,7 @@ type diagnosis struct {
 	Status   string     `json:"status"`
 	Servers  []nodeInfo `json:"servers"`
 	Findings []finding  `json:"findings"`
+	Ignored  []finding  `json:"ignored"` // errors that are not shown, and count all the same
 }
 
 // examine looks at all servers at once. Each step on one has a limit of its own.
@@ -174,29 +176,30 @@ func (c *checkup) examine(nodes servers.Set) *diagnosis {
 
 // conclude compares the servers with each other and sums up.
 func (c *checkup) conclude(reports []*nodeReport) *diagnosis {
-	d := &diagnosis{Status: statusFine, Findings: []finding{}}
+	d := &diagnosis{Status: statusFine, Findings: []finding{}, Ignored: []finding{}}
 	together := c.compare(reports)
 	well := 0
 	for _, r := range reports {
 		d.Servers = append(d.Servers, r.about)
-		if !slices.ContainsFunc(r.findings, func(f finding) bool { return f.Level == levelError && !c.ignore[f.ID] }) {
+		if !slices.ContainsFunc(r.findings, func(f finding) bool { return f.Level == levelError }) {
 			well++
 		}
 		together = append(together, r.findings...)
 	}
 	for _, f := range together {
-		if c.ignore[f.ID] || f.Level == levelOK && !c.verbose {
-			continue
-		}
-		d.Findings = append(d.Findings, f)
-		if f.Level == levelOK {
-			continue
-		}
-		if d.Status == statusFine {
-			d.Status = statusWarnings
-		}
-		if f.Level == levelError && f.Server == "" {
+		isError, ignored := f.Level == levelError, c.ignore[f.ID]
+		if isError && f.Server == "" {
 			d.Status = statusUnusable
+		}
+		switch {
+		case ignored && isError:
+			d.Ignored = append(d.Ignored, f)
+		case ignored || f.Level == levelOK && !c.verbose:
+		default:
+			d.Findings = append(d.Findings, f)
+			if f.Level != levelOK && d.Status == statusFine {
+				d.Status = statusWarnings
+			}
 		}
 	}
 	if well <= len(reports)/2 {

@@ -180,6 +180,7 @@ func TestDoctorSeesThatOneServerHasTwoNames(t *testing.T) {
 	d := finds(t, exitUnusable, "even same-server", []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)})
 	assert.Equal(t, "", d.the(t, "same-server").Server, "it is about both")
 	assert.Equal(t, levelError, d.the(t, "same-server").Level)
+	finds(t, exitUnusable, "even", []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)}, "-ignore", "same-server")
 }
 
 func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
@@ -275,6 +276,9 @@ func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 		"it takes no words":                              {"doctor", "redis://:hunter2@host"},
 		"there is no \"fences\"":                         {"doctor", "-need", "fencing,fences"},
 		"there is no \"everything\"":                     {"doctor", "-ignore", "everything"},
+		"\"\" for flag -ignore: it is empty":             {"doctor", "-ignore", ""},
+		"\"\" for flag -need: it is empty":               {"doctor", "-need", ""},
+		"\",\" for flag -need: it is empty":              {"doctor", "-need", ","},
 		"\"-1\" for flag -replicas":                      {"doctor", "-replicas", "-1"},
 		"-ttl 1ms":                                       {"doctor", "-ttl", "1ms"},
 		"-node-timeout 10s: has to be less":              {"doctor", "-node-timeout", "10"},

@@ -41,9 +41,9 @@ type nodeInfo struct {
 	Role        string   `json:"role"`     // "" if unknown
 	Ping        float64  `json:"ping_ms"`  // the median; 0 if there was no answer
 	WorstPing   float64  `json:"worst_ping_ms"`
-	Dial        float64  `json:"dial_ms"` // for a new connection
-	ClockOffset float64  `json:"clock_offset_ms"`
-	Tried       []string `json:"tried"` // what was tried and worked
+	Dial        float64  `json:"dial_ms"`         // for a new connection
+	ClockOffset *float64 `json:"clock_offset_ms"` // nil: unknown
+	Tried       []string `json:"tried"`           // what was tried and worked
 }
 
 const (
@@ -201,7 +201,8 @@ func (r *nodeReport) askTime() error {
 			r.offset = time.Unix(reply[0], reply[1]*1000).Sub(sent.Add(half))
 		}
 	}
-	r.about.ClockOffset = milliseconds(r.offset)
+	offset := milliseconds(r.offset)
+	r.about.ClockOffset = &offset
 	return nil
 }
 

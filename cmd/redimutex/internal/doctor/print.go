@@ -24,7 +24,11 @@ func (d *diagnosis) print(w io.Writer) {
 	case statusWarnings:
 		fmt.Fprintf(w, "Usable: %s, %s.\n", d.count(levelError), d.count(levelWarning))
 	default:
-		fmt.Fprintf(w, "Unusable for locks: %s, %s.\n", d.count(levelError), d.count(levelWarning))
+		ignored := ""
+		if n := len(d.Ignored); n > 0 {
+			ignored = ", and " + cli.Count(n, "error") + " that -ignore hides"
+		}
+		fmt.Fprintf(w, "Unusable for locks: %s, %s%s.\n", d.count(levelError), d.count(levelWarning), ignored)
 	}
 }
 
@@ -37,7 +41,10 @@ func (n nodeInfo) String() string {
 		}
 	}
 	if n.Ping > 0 {
-		words = append(words, fmt.Sprintf("PING %g ms (worst %g), clock %+g ms", n.Ping, n.WorstPing, n.ClockOffset))
+		words = append(words, fmt.Sprintf("PING %g ms (worst %g)", n.Ping, n.WorstPing))
+	}
+	if n.ClockOffset != nil {
+		words = append(words, fmt.Sprintf("clock %+g ms", *n.ClockOffset))
 	}
 	if len(n.Tried) > 0 {
 		words = append(words, "works: "+strings.Join(n.Tried, ", "))
@@ -59,6 +66,12 @@ func (d *diagnosis) printFindings(w io.Writer, server string) {
 		fmt.Fprintf(w, "  %-7s %s: %s\n", f.Level, f.ID, f.What)
 		printWrapped(w, "Why", f.Why)
 		printWrapped(w, "Do", f.Do)
+	}
+	for _, f := range d.Ignored {
+		if f.Server == server {
+			nothing = false
+			fmt.Fprintf(w, "  ignored %s\n", f.ID)
+		}
 	}
 	if nothing {
 		fmt.Fprintln(w, "  OK")

@@ -28,6 +28,12 @@ func TestDoctorSaysWhyAServerCannotBeReached(t *testing.T) {
 		}
 		assert.Equal(t, []string{id}, d.ids())
 		assert.Equal(t, levelError, d.Findings[0].Level)
+
+		d = finds(t, exitUnusable, "", []string{url}, "-ignore", id)
+		require.Len(t, d.Ignored, 1)
+		assert.Equal(t, id, d.Ignored[0].ID)
+		out, _ := clitest.Ends(t, exitUnusable, "doctor", "-ignore", id, "-redis", url)
+		assert.Regexp(t, `not checked any further\n  ignored `+id+`\nUnusable for locks: 0 errors, 0 warnings, and 1 error that -ignore hides\.\n$`, out)
 	}
 }
 
@@ -41,6 +47,10 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 	d := finds(t, exitWarnings, "silent", []string{a.URL(), s.URL(), b.URL()}) // two of three are a majority
 	assert.Equal(t, s.Addr(), d.the(t, "silent").Server)
 	assert.Equal(t, levelError, d.the(t, "silent").Level)
+	finds(t, cli.OK, "", []string{a.URL(), s.URL(), b.URL()}, "-ignore", "silent") // it is known, and two are left
+	b.Pause()
+	finds(t, exitUnusable, "", []string{a.URL(), s.URL(), b.URL()}, "-ignore", "silent")
+	b.Resume()
 	s.Resume()
 }
 

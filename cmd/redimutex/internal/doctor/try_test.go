@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -139,6 +140,22 @@ func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) 
 	finds(t, cli.OK, someFindings, urls, "-key", "lock:", "-need", "lock")
 	d := finds(t, exitUnusable, someFindings, urls, "-need", "lock")
 	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
+}
+
+func TestDoctorTellsNoClockThatItMayNotRead(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	s := redistest.Real(t, durable...)
+	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-time")
+	url := "redis://lock:hunter2@" + s.Addr()
+	_, d := doctor(t, []string{url})
+	assert.Nil(t, d.Servers[0].ClockOffset)
+	assert.NotZero(t, d.Servers[0].Ping)
+	_, out, _ := clitest.Call("doctor", "-redis", url)
+	assert.NotContains(t, out, "clock +0 ms")
+
+	_, d = doctor(t, []string{s.URL()})
+	assert.NotNil(t, d.Servers[0].ClockOffset)
 }
 
 // The trial of readers fails while one waits for a writer.
