@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -68,6 +69,16 @@ func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {
 	require.Len(t, v.Holders, 1)
 	assert.Equal(t, tokenA, v.Holders[0].Token)
 	assert.Equal(t, 3, v.Waiting)
+
+	enqueue(s, "job", tokenC, "channel") // a plain Mutex, which has no mark
+	s.Do("ZADD", server.QueueKey("job"), ago(0), "w1 w next 150 "+tokenC)
+	for _, waiters := range []int{0, 1, 100} {
+		views, err := inspect.Look(t.Context(), node, []string{"free", "job"}, waiters, 10*time.Second)
+		require.NoError(t, err)
+		assert.Equal(t, 4, views[1].Waiting, "the queue, and those with a mark that are not in it")
+		assert.Len(t, views[1].Queue, min(waiters, 2))
+		assert.Equal(t, 1, views[1].Holding)
+	}
 
 	s.Do("SET", "job", tokenC, "PX", 60000)
 	v, err = look(node, "job")

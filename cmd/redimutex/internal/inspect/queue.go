@@ -123,17 +123,33 @@ func (v *View) among(waiter *server.Kind) {
 	}
 }
 
-// readMarks takes in the replies about those that show that they wait, which those in the queue do as well.
+// readMarks takes in the replies about those that show that they wait, which readers and writers in the queue do as well.
 func (v *View) readMarks(replies []any, now int64) {
-	shown := 0
 	for i, reply := range replies {
-		marks := living(reply, now)
-		shown += len(marks)
-		if len(marks) > 0 {
+		for _, mark := range living(reply, now) {
+			v.marks = append(v.marks, mark.Token)
 			v.among([]*server.Kind{server.Writer, server.Reader, server.Reader}[i])
 		}
 	}
-	v.Waiting = max(v.Waiting, shown)
+	if v.Waiting == 0 {
+		v.Waiting, v.marks = len(v.marks), nil
+	}
+}
+
+// countMarks counts those that wait outside of the queue. reply has the members of that: each begins with its mark.
+func (v *View) countMarks(reply any) {
+	members, _ := redis.Strings(reply, refusal(reply))
+	queued := make(map[string]bool)
+	for _, member := range members {
+		channel, _, _ := strings.Cut(member, " ")
+		queued[channel] = true
+	}
+	for _, mark := range v.marks {
+		if !queued[mark] {
+			v.Waiting++
+		}
+	}
+	v.marks = nil
 }
 
 // A meeting is the second look at some locks: who of many has them, and which waiters listen.
@@ -141,6 +157,8 @@ type meeting struct {
 	now      int64
 	shared   []*View
 	commands [][]any // two for each of them
+	mixed    []*View // with a queue, and with marks
+	queues   [][]any // a command for each of them
 	waiters  []*Waiter
 }
 
@@ -148,6 +166,9 @@ type meeting struct {
 func (m *meeting) add(v *View, key string) {
 	for i := range v.Queue {
 		m.waiters = append(m.waiters, &v.Queue[i])
+	}
+	if len(v.marks) > 0 {
+		m.mixed, m.queues = append(m.mixed, v), append(m.queues, []any{"ZRANGE", server.QueueKey(key), 0, most - 1})
 	}
 	if v.Kind != nil && v.Kind.Shared {
 		if v.Kind == server.Reader {
@@ -160,7 +181,7 @@ func (m *meeting) add(v *View, key string) {
 
 // ask asks, if there is anything to ask.
 func (m *meeting) ask(ses *server.Session) error {
-	commands := m.commands
+	commands := slices.Concat(m.commands, m.queues)
 	if len(m.waiters) > 0 {
 		channels := []any{"PUBSUB", "NUMSUB"}
 		for _, w := range m.waiters {
@@ -179,6 +200,9 @@ func (m *meeting) ask(ses *server.Session) error {
 	}
 	for i, v := range m.shared {
 		v.readHolders(replies[2*i], replies[2*i+1], m.now)
+	}
+	for i, v := range m.mixed {
+		v.countMarks(replies[2*len(m.shared)+i])
 	}
 	if len(m.waiters) > 0 {
 		m.presences(replies[len(replies)-2], replies[len(replies)-1])

@@ -27,6 +27,8 @@ type View struct {
 	Looked  time.Duration // since any of them last looked at the queue
 	Queue   []Waiter      // the first of them, in order
 	Err     error         // what the server said instead, if this key is no lock or may not be read
+
+	marks []string // of those that show that they wait, where there is a queue too
 }
 
 // Longest is how many bytes of a value are looked at, and one more to see that there are more. No lock has so long a token.
@@ -37,7 +39,8 @@ const Longest = 1 << 16
 const perKey = 9
 
 // Look looks at locks, and at so many waiters of each, without changing anything. It takes one round trip, and a second
-// one for the holders of a lock that many hold, and for which waiters listen. What concerns one key alone is the Err of its
+// one for the holders of a lock that many hold, for which waiters listen, and for who of them waits in the queue and who
+// polls. What concerns one key alone is the Err of its
 // View. It uses plain commands, so that it works for a user who may only read. They are not atomic: the time may be that
 // of a holder that came just after the one whose token it is.
 func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {

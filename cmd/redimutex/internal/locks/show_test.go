@@ -95,7 +95,7 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	token := uuid.NewString() + " web-1"
 	a.Do("SET", "job", token, "PX", 60000)
 	out, _ := clitest.Ends(t, cli.Failure, append([]string{"show", "job"}, flags...)...)
-	assert.Contains(t, out, "job: free\n  1 of 3 servers have a holder, which is no majority: ")
+	assert.Contains(t, out, "job: free\n  1 of 3 servers have the same holder, which is no majority: ")
 	assert.Contains(t, out, a.Addr()+"/0: held by web-1")
 	assert.Contains(t, out, b.Addr()+"/0: free")
 

@@ -36,11 +36,14 @@ func (s Sight) String() string {
 	return strings.Join(words, ", ")
 }
 
+// Perhaps is what a lock is of which we are not sure.
+const Perhaps = "perhaps held: the servers that did not answer would decide"
+
 // Print shows the lock to people.
 func (r *Lock) Print(w io.Writer) {
 	what := r.Sight.String()
 	if r.Unsure {
-		what = "perhaps held: the servers that did not answer would decide"
+		what = Perhaps
 	}
 	if len(r.Servers) == 1 {
 		what += ", on " + r.Servers[0].Name
@@ -65,7 +68,7 @@ func (r *Lock) Print(w io.Writer) {
 		return
 	}
 	if !r.Held && !r.Unsure && r.Agree > 0 {
-		fmt.Fprintf(w, "  %d of %d servers have a holder, which is no majority: the lock is being taken or given up, or was lost\n", r.Agree, len(r.Servers))
+		fmt.Fprintf(w, "  %d of %d servers have the same holder, which is no majority: the lock is being taken or given up, or was lost\n", r.Agree, len(r.Servers))
 	}
 	for _, s := range r.Servers {
 		what := s.Sight.String()

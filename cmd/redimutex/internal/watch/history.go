@@ -32,6 +32,7 @@ const (
 	cameWent   = "came, went"
 	changed    = "changed"
 	unreadable = "unreadable"
+	unsure     = "unsure"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 // A history is what has been seen of one lock. The times of looks are given, so that it can be tried
 // without waiting.
 type history struct {
-	lock   *sight.Lock  // the last look, also if it failed
+	lock   *sight.Lock  // the last look, also if it failed or was not sure
 	last   sight.Sight  // what the last one saw that did not
 	most   inspect.View // and who held it then
 	fences []int64      // the last one of each server
@@ -67,7 +68,7 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	if h.began.IsZero() {
 		h.began = at
 	}
-	if r.Failure() != nil {
+	if r.Unsure || r.Failure() != nil {
 		news = h.fail(r, at, serversGone)
 	} else {
 		news = h.compare(r, at)
@@ -83,18 +84,18 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	return news
 }
 
-// fail notes a look that failed. That servers are gone is told once for all locks; here is told what
+// fail notes a look that failed, or was not sure. That servers are gone is told once for all locks; here is told what
 // concerns this one alone.
 func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
-	reason := ""
+	kind, reason, text := unsure, sight.Perhaps, sight.Perhaps
 	for _, s := range r.Servers {
-		if s.Error != "" {
-			reason = s.Error
+		if s.Error != "" && r.Failure() != nil {
+			kind, reason, text = unreadable, s.Error, "can't be read: "+s.Error
 		}
 	}
 	if !serversGone && reason != h.error {
 		h.told = true
-		news = append(news, event{Kind: unreadable, at: at, text: "can't be read: " + reason})
+		news = append(news, event{Kind: kind, at: at, text: text})
 	}
 	h.broken, h.error = true, reason
 	return news

@@ -154,6 +154,24 @@ func TestWatchGuessesNothingAboutAnOutage(t *testing.T) {
 	assert.Equal(t, []string{"free >"}, p.look(inspect.View{}))
 }
 
+func TestWatchCallsNoLockFreeThatMayBeHeld(t *testing.T) {
+	t.Parallel()
+	a, none, down := holds(tokenA, 10*time.Second), inspect.View{}, inspect.View{Err: servers.ErrSilent}
+	p := newPast()
+	assert.Equal(t, []string{"unsure >"}, p.look(a, none, down), "at the first look")
+	assert.Equal(t, "perhaps held: the servers that did not answer would decide", p.block(p.now, 80, cli.Style{})[0][1].text[2:])
+	line := p.line("", nil)
+	assert.False(t, line.Known)
+	assert.Contains(t, line.Error, "perhaps held")
+	assert.Empty(t, p.look(a, none, down), "it is told once")
+	assert.Equal(t, []string{"held >a"}, p.look(a, a, down))
+	assert.Equal(t, []string{"unsure >"}, p.look(a, none, down))
+	assert.Equal(t, []string{"free >"}, p.look(none, none, down))
+
+	p.look(a, down, down)
+	assert.Equal(t, "no answer in time", p.line("", nil).Error, "too few servers answer")
+}
+
 func TestWatchTellsOnceThatALockCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p := newPast()
@@ -235,7 +253,7 @@ func TestTheHelpNamesEachEvent(t *testing.T) {
 	var help strings.Builder
 	Command().Help(&help)
 	for _, event := range []string{
-		firstHeld, firstFree, acquired, handedOver, released, expired, vanished, cameWent, changed, unreadable,
+		firstHeld, firstFree, acquired, handedOver, released, expired, vanished, cameWent, changed, unreadable, unsure,
 	} {
 		assert.Regexp(t, `(?m)^    (held or )?`+event+` `, help.String())
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
 // A page is the picture of a watch at a terminal.
@@ -78,7 +79,11 @@ func (p *page) rows(now time.Time, width, height int) []row {
 func (h *history) block(now time.Time, width int, st cli.Style) []row {
 	key := piece{cli.Printable(h.lock.Key), cli.Strong}
 	if h.seen.IsZero() || h.broken {
-		rows := []row{{key, {"  unknown: " + h.error, cli.Red}}}
+		state := h.error
+		if state != sight.Perhaps {
+			state = "unknown: " + state
+		}
+		rows := []row{{key, {"  " + state, cli.Red}}}
 		if !h.seen.IsZero() {
 			rows = append(rows, row{{fmt.Sprintf("  %v ago it was %s", inTenths(now.Sub(h.seen)), h.last.InWords()), cli.Dim}})
 		}

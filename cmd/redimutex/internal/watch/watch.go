@@ -33,7 +33,7 @@ func Command() *cli.Command {
 			{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&o.limit), Text: "End after so long. Default: never"},
 			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as all of the locks are free."},
 			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
-				key, known (false: too few servers answer; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
+				key, known (false: too few servers answer, or it is unsure; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
 				fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
 				before, a list with event, owner and from of each.`},
 		},
@@ -43,6 +43,7 @@ func Command() *cli.Command {
 					time, and one that does not answer holds nothing up. What happens between two looks is not seen:`),
 				cli.Sub("held or free", "Its state at the first look, or once a majority answers again."),
 				cli.Sub("unreadable", "The servers answer, and refuse to show it: KEY is no lock, or the user may not read it."),
+				cli.Sub("unsure", "Perhaps held: the servers that do not answer would decide."),
 				cli.Sub("acquired", "It was free."),
 				cli.Sub("handed over", `It had another holder at the last look. There may have been more in between, so the
 					number of hand-offs a second is a lower bound.`),
@@ -66,7 +67,8 @@ func Command() *cli.Command {
 			cli.Ends(cli.Item("0", "-for is over, or you typed q, or with -until-free all locks are free"),
 				cli.Item("1", "with -until-free: it ended, and a lock is not free"),
 				cli.Item("2", "wrong usage"),
-				cli.Item("69", "too few servers can be reached at the start; stderr says why"), cli.WriteFails,
+				cli.Item("69", `at the start too few servers can be reached, or one of the KEYs is no lock or may not be read; stderr says
+					why`), cli.WriteFails,
 				cli.Item("128+N", "signal N ended it: 130 after Ctrl-C. It dies of the signal, so that a script around it ends as well")),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
