@@ -58,15 +58,15 @@ func sections() []cli.Section {
 		}},
 		{Title: "ENVIRONMENT OF COMMAND", Blocks: []cli.Block{
 			cli.Item("REDIMUTEX_KEY", "KEY; of several the first in order"),
-			cli.Item("REDIMUTEX_KEYS", "all of several, in order, each on a line of its own"),
+			cli.Item("REDIMUTEX_KEYS", "all of several, in order, each on a line of its own; a KEY with a line break in it takes two"),
 			cli.Item("REDIMUTEX_FENCE", `a number that is higher for every hold of KEY; with -s that of the last run without it, and
 				with -permits there is none`),
-			cli.Item("REDIMUTEX_URL", `the servers that we use, so that a redimutex in COMMAND uses the same. It has no users
-				and passwords; what -redis @FILE or @FILE in $REDIMUTEX_URL names stays the name of the file`),
+			cli.Item("REDIMUTEX_URL", `the servers that we use, so that a redimutex in COMMAND uses the same. It has no users and passwords;
+				@FILE of -redis or $REDIMUTEX_URL stays the name of the file, unless that has a space or a comma, or is a pipe or the like`),
 			cli.Item("REDIMUTEX_HOLDS", "the locks of all redimutex run around COMMAND, as hashes, for those inside it"),
 			cli.Item("REDIS_URL", "unchanged, because it belongs to your program and not to us"),
 			cli.Para(`ps(1) shows a password in -redis to every user of the machine. Put it into $REDIMUTEX_URL or a file
-				instead. A redimutex in COMMAND gets it only from the file.`),
+				instead. A redimutex in COMMAND gets it only from the file; without one, the server refuses it.`),
 		}},
 		cli.Ends(cli.Para("That of COMMAND, or 128+N if signal N ended it; of INT, TERM, HUP and KILL we die ourselves. Else:"),
 			cli.Sub("1", "the lock is held (-n, -w), also by a redimutex run around this one; -E changes it"),

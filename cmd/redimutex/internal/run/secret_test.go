@@ -93,9 +93,14 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 		"a flag goes before the environment": {[]string{"-redis", s.URL()}, s.URL()},
 		"a file is found from any folder":    {[]string{"-redis", "@urls"}, "@" + filepath.Join(dir, "urls")},
 		"the environment":                    {nil, other.URL()},
+		"a stream is ours alone":             {[]string{"-redis", "@/dev/stdin"}, s.URL()},
 	} {
 		p := clitest.Prepare(t, other, append(append([]string{"run"}, c.flags...), "job", "--", "sh", "-c", `echo "$REDIMUTEX_URL"`)...)
 		p.Cmd.Dir = dir
+		stdin, err := os.Open(filepath.Join(dir, "urls"))
+		require.NoError(t, err)
+		defer stdin.Close()
+		p.Cmd.Stdin = stdin
 		p.Start()
 		assert.Equal(t, 0, p.Status(), p.Err())
 		assert.Equal(t, c.want+"\n", p.Out(), name)
@@ -104,6 +109,11 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 	nodes, err := servers.Find(servers.URLs{"@two urls"}, servers.QuickTimeout)
 	require.NoError(t, err)
 	assert.Equal(t, s.URL(), nodes.Child(), "a file whose name a list can't have")
+	require.NoError(t, syscall.Mkfifo("pipe", 0o600))
+	go os.WriteFile("pipe", []byte("redis://:hunter2@"+s.Addr()), 0o600) //nolint:errcheck // then there is no URL in it
+	nodes, err = servers.Find(servers.URLs{"@pipe"}, servers.QuickTimeout)
+	require.NoError(t, err)
+	assert.Equal(t, s.URL(), nodes.Child(), "a pipe, which has been read")
 	nodes, err = servers.Find(nil, servers.QuickTimeout)
 	require.NoError(t, err)
 	assert.Equal(t, "redis://127.0.0.1:6379", nodes.Child(), "the default is told as well")

@@ -10,6 +10,7 @@ import (
 	neturl "net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -107,22 +108,25 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	}
 	var nodes Set
 	for _, raw := range given {
-		list, file := []string{raw}, ""
+		list, listed, file := []string{raw}, source != "-redis", ""
 		if name, ok := strings.CutPrefix(raw, "@"); ok {
-			if strings.Contains(name, "://") {
+			switch {
+			case name == "":
+				return nil, cli.Usagef("%s: @ stands before the name of a file, and there is none; write @FILE", source)
+			case strings.Contains(name, "://"):
 				return nil, cli.Usagef("%s: @ stands before the name of a file; write a URL without it", source)
 			}
 			var err error
 			if list, err = readURLs(name); err != nil {
 				return nil, cli.Usagef("%s: %w", source, err)
 			}
-			file = reference(name)
+			listed, file = true, reference(name)
 		}
 		for _, raw := range list {
 			n, err := newNode(raw, max(node, QuickTimeout))
 			if err != nil {
 				words := strings.TrimPrefix(err.Error(), "redimutex: ")
-				if len(given)+len(list) > 2 && (source != "-redis" || file != "") {
+				if listed && len(given)+len(list) > 2 {
 					words += "; commas and spaces end a URL, so a password has %2C and %20 for them"
 				}
 				return nil, cli.Usagef("%s: %s", source, words)
@@ -138,8 +142,14 @@ func Find(given URLs, node time.Duration) (Set, error) {
 			nodes = append(nodes, n)
 		}
 	}
+	if len(nodes) > maxServers {
+		return nil, cli.Usagef("%s: %d servers are named, and a lock takes %d at most; name three or five", source, len(nodes), maxServers)
+	}
 	return nodes, nil
 }
+
+// maxServers is how many redimutex.NewClient takes.
+const maxServers = 64
 
 // Use finds the servers, has f use them, and closes the connections. It returns what f returns.
 func (u *URLs) Use(node time.Duration, f func(Set) (int, error)) (int, error) {
@@ -164,10 +174,17 @@ func (s Set) Child() string {
 	return strings.Join(list, ",")
 }
 
-// reference is the file as a list may name it from any folder; "" if its name would break the list.
+// streams are names of what this process has open, which is something else in another one.
+var streams = regexp.MustCompile(`^/(dev/(stdin|fd/)|proc/)`)
+
+// reference is the file as a list may name it from any folder; "" if its name would break the list, or if it can be read only
+// once, as a pipe can.
 func reference(name string) string {
 	path, err := filepath.Abs(name)
-	if err != nil || len(split(path)) != 1 || split(path)[0] != path {
+	if err != nil || len(split(path)) != 1 || split(path)[0] != path || streams.MatchString(path) {
+		return ""
+	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	return "@" + path
@@ -185,7 +202,7 @@ func readURLs(name string) ([]string, error) {
 		return nil, err
 	}
 	var list []string
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(strings.TrimPrefix(string(content), "\ufeff")) { // an editor may have put that in front
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			list = append(list, split(line)...)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
@@ -40,7 +41,7 @@ func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
 
 func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "urls")
-	require.NoError(t, os.WriteFile(file, []byte("# three\nredis://f1\n\n redis://f2, redis://f3:7000\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\ufeff# three\nredis://f1\n\n redis://f2, redis://f3:7000\n"), 0o600))
 	for name, c := range map[string]struct {
 		flags        URLs
 		ours, theirs string
@@ -84,17 +85,26 @@ func TestACommaThatCutsAPasswordInTwoIsNamed(t *testing.T) {
 func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, []byte("# nothing\n"), 0o600))
+	var many URLs
+	for i := range 65 {
+		many = append(many, fmt.Sprint("redis://host", i))
+	}
+	nodes, err := Find(many[:64], QuickTimeout)
+	require.NoError(t, err)
+	redimutex.NewClient(nodes.Pools()).Close() // it takes as many
 	for want, given := range map[string]URLs{
 		"127.0.0.1:7000 is named twice": {"redis://127.0.0.1:7000", "redis://127.0.0.1:7000/1"},
 		"no URL in the file":            {"@" + empty},
 		"no such file":                  {"@" + empty + "-missing"},
+		"the name of a file, and there": {"@"},
+		"65 servers are named, and a":   many[:65],
 	} {
 		_, err := Find(given, QuickTimeout)
 		assert.ErrorContains(t, err, want)
 		assert.ErrorContains(t, err, "-redis")
 	}
 	t.Setenv(EnvURL, "nonsense")
-	_, err := Find(nil, QuickTimeout)
+	_, err = Find(nil, QuickTimeout)
 	assert.ErrorContains(t, err, EnvURL)
 }
 
@@ -133,6 +143,64 @@ func TestWhoLacksAPermissionInAScriptIsToldHowToFindIt(t *testing.T) {
 	} {
 		assert.Contains(t, Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), "redimutex doctor says what this user lacks")
 	}
+}
+
+func TestEachErrorOfAServerHasAdvice(t *testing.T) {
+	t.Parallel()
+	for said, advice := range map[redis.Error]string{
+		"READONLY You can't write against a read only replica.":               "redimutex doctor looks for the reason",
+		"OOM command not allowed when used memory > 'maxmemory'.":             "redimutex doctor looks for the reason",
+		"CLUSTERDOWN Hash slot not served":                                    "redimutex doctor looks for the reason",
+		"ERR max number of clients reached":                                   "redimutex doctor looks for the reason",
+		"ERR unknown command 'evalsha', with args beginning with:":            "redimutex doctor looks for the reason",
+		"NOPERM User u has no permissions to run the 'evalsha' command":       "redimutex doctor says what this user lacks",
+		"NOPERM No permissions to access a key":                               "redimutex doctor says what this user lacks",
+		"NOPERM User u has no permissions to run the 'scan' command":          "redimutex list -h says what",
+		"NOPERM this user has no permissions to run the 'getrange' command":   "redimutex list -h says what",
+		"CROSSSLOT Keys in request don't hash to the same slot":               "several KEYs need the same {tag}",
+		"WRONGTYPE Operation against a key holding the wrong kind of value":   "something that is no lock",
+		"LOADING Redis is loading the dataset in memory":                      "redimutex doctor looks for the reason",
+		"@user_script: 83: -READONLY You can't write against a read only one": "redimutex doctor looks for the reason",
+	} {
+		assert.Contains(t, Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), advice)
+	}
+}
+
+func TestAdviceStandsBehindTheServersThatNeedIt(t *testing.T) {
+	t.Parallel()
+	refused, locked := error(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), error(redis.Error("NOAUTH Authentication required."))
+	none := errors.New("no answer yet")
+	set := Set{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	for name, c := range map[string]struct {
+		errs []error
+		want string
+	}{
+		"the same":       {[]error{locked, locked, locked}, `^a: NOAUTH [^(]*; b: NOAUTH [^(]*; c: NOAUTH [^(]* \(give user [^(]*\)$`},
+		"each its own":   {[]error{refused, locked, refused}, `^a: [^(]*; b: NOAUTH [^(]* \(give user [^(]*\); c: [^(]*refused \(does it run[^(]*\)$`},
+		"not waited for": {[]error{locked, locked, none}, `^a: [^(]*; b: [^(]* \(give user [^(]*\); c: no answer yet$`},
+		"nothing else":   {[]error{none, none, none}, `^a: no answer yet; b: no answer yet; c: no answer yet \(does it run[^(]*\)$`},
+	} {
+		var errs []error
+		for i, err := range c.errs {
+			errs = append(errs, &redimutex.NodeError{Node: i, Err: err})
+		}
+		assert.Regexp(t, c.want, set.Explain(errors.Join(errs...)), name)
+	}
+}
+
+// Two of three refuse, so the third is not waited for. The library has no variable for what its error says then.
+func TestWhoWasNotWaitedForGetsNoAdvice(t *testing.T) {
+	t.Parallel()
+	hung := redistest.Start(t)
+	hung.Pause()
+	defer hung.Resume()
+	nodes, err := Find(URLs{"redis://" + redistest.FreeAddr(t), "redis://" + redistest.FreeAddr(t), hung.URL()}, QuickTimeout)
+	require.NoError(t, err)
+	defer nodes.Close()
+	client := redimutex.NewClient(nodes.Pools())
+	defer client.Close()
+	_, err = client.Mutex("job").TryAcquire(t.Context())
+	assert.Regexp(t, `^[^(]*; [^(]* \(does it run[^(]*\); \S+: no answer yet$`, nodes.Explain(err))
 }
 
 func TestACommandFindsASocketWhateverItsPath(t *testing.T) {

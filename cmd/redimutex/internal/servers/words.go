@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -17,20 +18,36 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Explain says in one sentence which servers failed and why, and what to do about it.
-func (s Set) Explain(err error) string {
-	hint := ""
-	for _, n := range NodeErrors(err) {
-		hint = advice(n.Err)
+// Explain says in one sentence which servers failed and why, and what to do about it. The advice stands behind the last of
+// the servers that need it.
+func (s Set) Explain(err error) string { return cli.Printable(s.failures(err, hints(NodeErrors(err)))) }
+
+// hints returns the advice for each error, once. A server that was not waited for needs none, unless none has said anything.
+func hints(errs []*redimutex.NodeError) []string {
+	all, none := make([]string, len(errs)), !slices.ContainsFunc(errs, awaited)
+	for i, n := range errs {
+		if none || awaited(n) {
+			all[i] = advice(n.Err)
+		}
 	}
-	return cli.Printable(s.Failures(err) + hint)
+	for i, hint := range all {
+		if slices.Contains(all[i+1:], hint) {
+			all[i] = ""
+		}
+	}
+	return all
 }
 
+// awaited reports whether the library has waited for what the server says. It has no variable for that.
+func awaited(n *redimutex.NodeError) bool { return n.Err.Error() != "no answer yet" }
+
 // Failures says which servers failed and why.
-func (s Set) Failures(err error) string {
+func (s Set) Failures(err error) string { return s.failures(err, make([]string, len(NodeErrors(err)))) }
+
+func (s Set) failures(err error, hints []string) string {
 	var words []string
-	for _, n := range NodeErrors(err) {
-		words = append(words, s[n.Node].Name+": "+Words(n.Err))
+	for i, n := range NodeErrors(err) {
+		words = append(words, s[n.Node].Name+": "+Words(n.Err)+hints[i])
 	}
 	if len(words) == 0 {
 		words = append(words, s.Names()+": "+strings.TrimPrefix(Words(err), "redimutex: "))
@@ -72,17 +89,29 @@ func advice(err error) string {
 		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock)"
 	case "MOVED":
 		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
+	case "CROSSSLOT":
+		return " (in a cluster several KEYs need the same {tag}, as in account:{eu}:1 account:{eu}:2)"
+	case "NOPERM":
+		if looks.MatchString(string(said)) {
+			return " (redimutex list -h says what a user needs that looks at locks)"
+		}
+		return lacks
 	}
 	switch {
 	case strings.Contains(string(said), "user executing the script can't"), strings.Contains(string(said), "ACL failure in script"):
-		return " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with)"
+		return lacks
 	case strings.Contains(string(said), "number of arguments for 'auth'"):
 		return " (a server before Redis 6 knows no users: write redis://:password@host)"
 	case strings.Contains(string(said), "DB index"):
 		return " (the URL names a database that this server does not have: write another number behind the last / of the URL, or none)"
 	}
-	return ""
+	return " (redimutex doctor looks for the reason, and says what to do)"
 }
+
+const lacks = " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with)"
+
+// looks matches the commands without which a user can't look, and can lock: doctor does not miss them.
+var looks = regexp.MustCompile(`'(scan|type|getrange)'`)
 
 // What servers add to their words when a script fails: where in it, which helps no reader. Before
 // Redis 7 it stands in front; less of it if the script returns the error.
