@@ -47,6 +47,8 @@ func TestWrongUsageIsOneLineThatSaysWhatIsAllowed(t *testing.T) {
 		"a URL in the place of KEY; write":                      {"run", "job", "redis://:hunter2@host", "--", "true"},
 		"-owner and -owner-args exclude":                        {"run", "-owner", "me", "-owner-args", "job", "--", "true"},
 		"\"\" for flag -owner: it is empty":                     {"run", "-owner", "", "job", "--", "true"},
+		"-owner is blank: write a name":                         {"run", "-owner", " \t", "job", "--", "true"},
+		"permits, 1 at least and 2147483647 at most":            {"run", "-permits", "99999999999", "job", "--", "true"},
 		"-n and -w exclude each other":                          {"run", "-n", "-w", "5", "job", "--", "true"},
 		"-nope":                                                 {"run", "-nope", "job", "--", "true"},
 		"\"soon\" for flag -w: write seconds":                   {"run", "-w", "soon", "job", "--", "true"},
@@ -137,6 +139,21 @@ func TestHelpKnowsEveryFlagAndFitsATerminal(t *testing.T) {
 		for line := range strings.Lines(help.String()) {
 			assert.LessOrEqual(t, len(line), 81, line)
 		}
+	}
+}
+
+func TestHelpSaysWhatIsNotAsItSeems(t *testing.T) {
+	t.Parallel()
+	for words, verb := range map[string]string{
+		"What is not UTF-8 in a key is U+FFFD":                         "list",
+		"a KEY with a line break in it takes two":                      "run",
+		"unless that has a space or a comma, or is a pipe":             "run",
+		"that is the only one, or no majority is left without an":      "doctor",
+		"or one of the KEYs is no lock or may not be read":             "watch",
+		"fence The last that was given for KEY. If some of its locks ": "show",
+	} {
+		out, _ := clitest.Ends(t, cli.OK, "help", verb)
+		assert.Contains(t, strings.Join(strings.Fields(out), " "), words, verb)
 	}
 }
 

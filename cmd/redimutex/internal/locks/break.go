@@ -53,11 +53,13 @@ func Break() *cli.Command {
 			cli.Ends(cli.Item("0", "broken"),
 				cli.Item("1", "nothing was broken: it was free, changed hands meanwhile, or you said no"),
 				cli.Item("2", "wrong usage, or stdin is not a terminal and -yes is missing"),
-				cli.Item("69", "too few servers can be reached, or they refuse; stderr says why"), cli.WriteFails),
+				cli.Item("69", "too few servers can be reached, or they refuse, or KEY is no lock; stderr says why"), cli.WriteFails),
 		},
 		Run: looking(&given, func(t *cli.Terminal, nodes servers.Set, before *sight.Lock) (int, error) {
 			if len(before.Most.Holder) > inspect.Longest {
-				return 0, cli.Usagef("the value of KEY is longer than the token of any lock; if it is in the way, delete it with DEL")
+				fmt.Fprintf(t.Err, "redimutex: can't break %q: its value is longer than the token of any lock; if it is in the way, delete it with DEL\n",
+					cli.Printable(before.Key))
+				return cli.Unavailable, nil
 			}
 			if before.Agree > 0 && !yes && !cli.IsTerminal(t.In) {
 				return 0, errors.New("can't ask, because stdin is not a terminal; -yes breaks the lock without asking")
@@ -263,7 +265,9 @@ func (b *breach) tellBroken(w io.Writer) {
 	switch {
 	case b.Before.Shared():
 	case b.Before.Fence > 0 && !b.Before.Foreign:
-		fmt.Fprintf(w, "  A resource that checks fences refuses its writes, with fence %d, once it has seen a higher one.\n", b.Before.Fence)
+		fmt.Fprintf(w, `  If it was taken with fencing, as redimutex run does, a resource that checks fences refuses
+  its writes, with fence %d, once it has seen a higher one. Else nothing keeps them out.
+`, b.Before.Fence)
 	default:
 		fmt.Fprintln(w, "  It has no fence, so nothing keeps its late writes out.")
 	}

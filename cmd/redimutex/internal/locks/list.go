@@ -39,7 +39,7 @@ func List() *cli.Command {
 				Text: `key, ttl (what ends first), age (the oldest first) or waiters (the most first). Default: key`,
 			},
 			{
-				Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least"),
+				Names: []string{"limit"}, Arg: "N", Value: cli.Number(&l.limit, 1, math.MaxInt32, "a number of locks, 1 at least and 2147483647 at most"),
 				Text: `List N locks at most: with -sort the first N of all in that order; without it, the first N
 					that are found, and then it stops. Default: no limit`,
 			},
@@ -47,8 +47,9 @@ func List() *cli.Command {
 				any string that is not longer than 300 bytes, such as a lock made by SETNX.`},
 			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: complete, asked (the servers, with
 				their databases), locks (a list, each as
-				redimutex show -json has it, but without holders, queue and queue_looked_ms), and errors, a list with
-				address, name and error of each server that failed.`},
+				redimutex show -json has it, but without holders, queue and queue_looked_ms), errors, a list with
+				address, name and error of each server that failed, and refused (how many keys this user may not read: the list
+				leaves them out). What is not UTF-8 in a key is U+FFFD, so two such keys may look the same.`},
 		},
 		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
@@ -172,11 +173,11 @@ type inventory struct {
 	Asked    string        `json:"asked"`
 	Locks    []*sight.Lock `json:"locks"`
 	Errors   []listError   `json:"errors"`
+	Refused  int           `json:"refused"` // keys that may not be read
 
 	limited bool
 	found   int // locks, with those behind the limit
 	seen    int // keys that were looked at
-	refused int // those of them that may not be read
 }
 
 type listError struct {
@@ -264,7 +265,7 @@ func (r *inventory) warn(w io.Writer, by error, l *listing) {
 	for _, e := range r.Errors {
 		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Name, e.Error)
 	}
-	if r.refused > 0 {
-		fmt.Fprintf(w, "redimutex: this user may not read %s, which the list leaves out\n", cli.Count(r.refused, "key"))
+	if r.Refused > 0 {
+		fmt.Fprintf(w, "redimutex: this user may not read %s, which the list leaves out\n", cli.Count(r.Refused, "key"))
 	}
 }

@@ -247,6 +247,10 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	assert.Equal(t, []string{"lock:a"}, keysOf(lines))
 	assert.Equal(t, "redimutex: this user may not read 1 key, which the list leaves out\n", stderr)
 
+	r := inventoryOf(t, "-redis", "redis://reader:hunter2@"+s.Addr())
+	assert.False(t, r.Complete)
+	assert.Equal(t, 1, r.Refused, "the reason is where a script looks")
+
 	permit, err := redimutex.NewSemaphore(s.Pool(), "lock:permits", 1).Acquire(t.Context())
 	require.NoError(t, err)
 	defer permit.Release(t.Context())

@@ -180,10 +180,10 @@ func (l *listing) inventory() *inventory {
 		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
 		r.Locks = append(r.Locks, lock)
 	}
-	r.refused, r.Complete = l.refused, r.Complete && l.refused == 0
+	r.Refused, r.Complete = l.refused, r.Complete && l.refused == 0
 	for _, s := range l.searches {
 		r.seen += s.Seen
-		r.refused += s.Refused
+		r.Refused += s.Refused
 		r.Complete = r.Complete && s.Done && s.Refused == 0
 	}
 	for _, e := range servers.NodeErrors(errors.Join(l.errs...)) {

@@ -38,6 +38,8 @@ func Show() *cli.Command {
 				cli.Para("With several servers a lock is held if a majority has the same holder. The view of each server follows."),
 				cli.Sub("age", `Known if locks of this KEY are taken with fencing, as redimutex run does: the fence tells
 					it. If some are and some are not, it may be the age of an earlier hold.`),
+				cli.Sub("fence", `The last that was given for KEY. If some of its locks are taken with fencing and some are not, it may be
+					that of an earlier hold.`),
 				cli.Sub("waiting", `Those that wait with -queue or WithQueue, in order; and the number of processes in which
 					readers and writers wait, with a queue or without. Others that poll leave no trace on the server.`),
 				cli.Sub("kind", `A writer has the same key as the holder of a Mutex, and is called one while readers or writers

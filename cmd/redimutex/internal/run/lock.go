@@ -226,7 +226,7 @@ func (r *runner) unlock() {
 	switch {
 	case err == nil || r.watch.ending():
 	case errors.As(err, &lost):
-		r.notes.say("%s; that was noticed only after the command had ended", lostWords(r.name, lost.Reason))
+		r.notes.say("%s; that was noticed only after the command had ended", r.lostWords(lost.Reason))
 	case r.minHold > 0: // it stays for long enough
 	default:
 		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.name, r.servers.Failures(err))
@@ -251,16 +251,19 @@ func (r *runner) abandon() {
 }
 
 // lostWords says how a lock was lost.
-func lostWords(key string, reason redimutex.Reason) string {
+func (j *job) lostWords(reason redimutex.Reason) string {
 	why := "it was " + string(reason)
 	switch reason {
 	case redimutex.Expired:
 		why = "it expired, because it could not be renewed in time"
 	case redimutex.Deleted:
 		why = "its key was deleted, or the server lost its data"
+		if len(j.servers) > 1 {
+			why += " (or do two of the URLs lead to one server? redimutex doctor says so)"
+		}
 	case redimutex.Taken:
 		why = "another client has overwritten its key"
 	case redimutex.Closed:
 	}
-	return fmt.Sprintf("the lock %q was lost: %s", key, why)
+	return fmt.Sprintf("the lock %q was lost: %s", j.name, why)
 }

@@ -39,6 +39,14 @@ func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	assert.NotContains(t, s.Keys(), "job")
 }
 
+func TestALossByTwoNamesOfOneServerSaysWhatMayBeWrong(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := clitest.Launch(t, nil, "run", "-redis", s.URL(), "-redis", strings.Replace(s.URL(), "127.0.0.1", "localhost", 1), "job", "--", "true")
+	assert.Equal(t, 0, p.Status())
+	assert.Contains(t, p.Notes(), "its key was deleted, or the server lost its data (or do two of the URLs lead to one server? redimutex doctor says so)")
+}
+
 func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -65,7 +65,7 @@ func command() *cli.Command {
 				and none beside a run without this flag. While a writer of an RWMutex waits, new readers wait for it; a run
 				without this flag waits until there is no reader. For one KEY and one server.`},
 			{
-				Names: []string{"permits"}, Arg: "N", Value: cli.Number(&j.permits, 1, math.MaxInt32, "a number of permits, 1 at least"),
+				Names: []string{"permits"}, Arg: "N", Value: cli.Number(&j.permits, 1, math.MaxInt32, "a number of permits, 1 at least and 2147483647 at most"),
 				Text: `Hold one of N permits of the semaphore KEY: N run at a time. All that use KEY name the same N; a lower one waits
 					until enough have left. For one KEY and one server. Locks of other kinds need other KEYs`,
 			},
@@ -161,6 +161,8 @@ func (j *job) fits() error {
 		return errors.New("-s and -permits exclude each other: a reader and a permit are of different kinds of locks")
 	case j.owner != "" && j.arguments:
 		return errors.New("-owner and -owner-args exclude each other: a label of your own has in it what you put there")
+	case j.owner != "" && strings.TrimSpace(cli.Printable(j.owner)) == "":
+		return errors.New("-owner is blank: write a name that waiters will know, or leave the flag out for its default")
 	case (j.shared || j.permits > 0) && j.minHold > 0:
 		return cli.Usagef("-min-hold and %s exclude each other: others run at the same time anyway", kind)
 	case len(j.keys) == 1:
