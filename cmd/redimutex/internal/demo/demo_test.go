@@ -265,7 +265,7 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 		status int
 		words  string
 	}{
-		"bad URL":   {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "scheme"},
+		"bad URL":   {[]string{"-redis", "http://user:secret@host"}, cli.UsageError, "does not begin with redis://"},
 		"no server": {[]string{"-redis", "redis://:secret@" + redistest.FreeAddr(t)}, cli.Unavailable, "127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
