@@ -31,8 +31,7 @@ type Client struct {
 // where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
 // Close does not close them.
 //
-// It panics if there are no pools or more than 64, if one is nil or given twice, or if an option makes no sense: see
-// [Option].
+// It panics if there are no pools or more than 64, if one is nil or given twice, or if an [Option] makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
 	must(len(pools) > 0, "NewClient needs a pool for each server, and got none")
 	must(len(pools) <= maxServers, "NewClient got %d pools, and takes %d at most", len(pools), maxServers)
@@ -68,8 +67,7 @@ func (c *Client) shares(other *Client) (same bool) {
 // Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the
 // same key are different objects that exclude each other. The key is used on the server as it is.
 //
-// It panics if an option makes no sense, or if the key is empty or begins with "redimutex:". Those keys belong to
-// this library.
+// It panics if an option makes no sense, or if the key is empty or begins with "redimutex:", as those of this library do.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	mustBeKey("a Mutex", key)
 	return &Mutex{exclusive: exclusive{object{client: c, config: c.configured(c.config, opts), key: key}}}

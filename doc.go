@@ -122,9 +122,7 @@
 // URL, [NewPoolAt] from an address, and the modules in pools from a client of go-redis, valkey-go or rueidis.
 //
 // Every operation has a deadline of its own, whatever timeouts the pool has and however it hangs. If a hung server
-// executes a try after its deadline, that leaves no lock behind. An operation whose connection turns out to be broken,
-// as after a restart of the server, goes on over a fresh one. After a connection that was silent for a whole node
-// timeout, the next operation on the key dials.
+// executes a try after its deadline, that leaves no lock behind. [Pool] says what becomes of broken connections.
 //
 // One server is the normal case: [New], or [NewClient] with one pool. If it has replicas and fails over to them, add
 // [WithReplicas]. A pool whose Dial asks a Sentinel for the primary fits.

@@ -12,8 +12,7 @@ import (
 var (
 	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
 	ErrLocked = errors.New("locked by another holder")
-	// ErrLost says that the lease ended before Unlock: work that it protected may have overlapped with another holder's.
-	// [LostError] says why.
+	// ErrLost says that the lease ended before Unlock: its work may have overlapped with another holder's. See [LostError].
 	ErrLost = errors.New("lease lost")
 	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock has ended.
 	ErrUnlocked = errors.New("not locked")

@@ -37,8 +37,7 @@ func NewRedlock(pools []Pool, key string, opts ...Option) *Mutex {
 type exclusive struct{ object }
 
 // Lock locks m; an RWMutex for writing. It blocks until it has the lock. It tries again after errors that pass, such as those
-// of networks, and of servers that start, fail over, are busy or full. It logs them, once a second at most for each key of a
-// [Client].
+// of networks, and of servers that start, fail over, are busy or full. It logs them, once a second at most for each key.
 //
 // A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good, in
 // its own words, when the Client is closed, and when [WithMaxAttempts] is used up. Refusals for good are a list (a

@@ -131,8 +131,7 @@ func WithMaxHold(d time.Duration) Option {
 
 // WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was acquired.
 // It is for jobs that must not run twice although the clocks of their machines differ by almost d. The default is 0. A
-// crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is 1 ms at least, and at most that
-// of [WithMaxHold].
+// crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is from 1 ms to [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
 	return checked(d >= time.Millisecond && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
 		"WithMinHold(%v): has to be 1ms at least, and 100 years at most", d)
@@ -257,9 +256,9 @@ func WithLeaseReuse(d time.Duration) Option {
 // process gets several times as many locks a second. One or two connections are enough for most programs.
 //
 // The Client dials the connections through its pool, outside its limit, and [Client.Close] closes them. After Close,
-// Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a
-// reply has not come within the node timeout of the Client, its connection ends, and the other commands on it go on
-// over another. Connections that have been silent for as long are replaced, too.
+// Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a reply
+// has not come within the node timeout of the Client, or a longer one of the lock, its connection ends, and the other
+// commands on it go on over another. Connections that have been silent for as long are replaced, too.
 //
 // It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, if the
 // [Pool] can't dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose

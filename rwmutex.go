@@ -25,11 +25,9 @@ import (
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
 // excluded by them. They wait in no phase: readers and writers that keep coming may starve them. In one Client, a writer
-// waits its turn behind a plain Mutex of the same key. While that Mutex waits, other Clients do not see the writer wait, and
-// their new readers enter.
+// waits its turn behind a plain Mutex of the same key. While that Mutex waits, new readers of other Clients enter.
 //
-// A reader cannot become a writer: two that tried would wait for each other. A writer can become a reader, by
-// [Lease.Downgrade].
+// A reader cannot become a writer: two that tried would wait for each other. A writer becomes a reader by [Lease.Downgrade].
 //
 // With [WithFencing] a writer's fence is above all before, and a reader's is the last writer's. A resource that
 // remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer itself.
@@ -38,8 +36,7 @@ import (
 // ask the server. Its writers follow one another in one lease: a reader of another Client may see several of them begin.
 // [WithMinHold] concerns writers. All other options concern both sides.
 //
-// Goroutines share an RWMutex. It must not be copied. Its zero value is of no use: make it by [NewRWMutex] or
-// [Client.RWMutex].
+// Goroutines share an RWMutex. It must not be copied, and its zero value is of no use: see [NewRWMutex], [Client.RWMutex].
 //
 // The methods without an R, such as Lock and Do, concern the writer. Inside an [RWMutex.RDo] of the same key, with its ctx,
 // they are an error at once. TryLock, TryRLock and their variants do not count as waiting, so they delay neither side.
@@ -78,8 +75,7 @@ func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
 	return m
 }
 
-// RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. To learn of a loss while you read, use
-// RDo or RAcquire.
+// RLock locks m for reading. It waits, logs and panics as [Mutex.Lock] does. RDo and RAcquire tell of a loss while you read.
 //
 // A goroutine that reads already must not call it. If a writer has come meanwhile, it waits for the first hold, and
 // the second hold waits for it. RDo with [WithReentrancy] nests.

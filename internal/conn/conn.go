@@ -62,8 +62,7 @@ var errCut = errors.New("the connection was given up: an operation on it was cut
 // DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
 // context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for reading that
 // the connection was dialled with; a command whose ctx has ended before it was sent leaves the connection as it was.
-// A ctx that ends in the moment in which the reply arrives may break the connection as well, but not the reply, unless
-// that was undone.
+// A ctx that ends as the reply arrives may break the connection as well, but not the reply, unless that was undone.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
 	bounded, err := c.begin(ctx, command == "" && len(args) == 0)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 // A Line gives one goroutine at a time the turn, in order of arrival. The zero Line is free.
 // Release happens before the next turn begins, as the race detector sees it.
 type Line struct {
-	// n is how many goroutines have the turn or wait for it. If any wait, one has the turn. Without mu, it changes between 0
-	// and 1 only.
+	// n is how many goroutines have the turn, or wait: then one has it. Without mu, it changes between 0 and 1 only.
 	n atomic.Int32
 
 	mu      sync.Mutex
@@ -52,8 +51,7 @@ func (q *Line) Join() *Waiter {
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
-// Granted returns a channel that is closed when the caller has the turn, until Release; or when the Line was closed. Then it
-// has to Cancel.
+// Granted returns a channel that is closed when the caller has the turn, until Release; or by Close: then it has to Cancel.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
 // Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left the Line free.

@@ -140,8 +140,7 @@ func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.schedule(0)
 }
 
-// Renewed ends the renewal that the keeper asked for. The next one waits a moment even if it is due at once, as after a
-// failure.
+// Renewed ends the renewal that the keeper asked for. The next one waits a moment even if it is due, as after a failure.
 func (l *Lease) Renewed() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()

@@ -147,8 +147,7 @@ func (a *acquisition) line(ctx context.Context) state {
 	return trying
 }
 
-// adopted reports whether the call has become a hold of the grant that this process has. It needs the turn, unless the kind
-// is shared.
+// adopted reports whether the call has become a hold of the process's grant. It needs the turn, unless the kind is shared.
 func (a *acquisition) adopted() bool {
 	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
 		a.key.unref() // the grant has a reference of its own
@@ -250,8 +249,7 @@ func (a *acquisition) prepare(t *server.Try) {
 	}
 }
 
-// grouped reports whether those who wait in line enter with the one that has the turn. With lease reuse they share its
-// grant instead.
+// grouped reports whether those in line enter with the one that has the turn. With lease reuse they share its grant instead.
 func (a *acquisition) grouped() bool {
 	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
 }

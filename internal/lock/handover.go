@@ -11,8 +11,7 @@ import (
 // An Again repeats a HandOver, and finds what the call before has done. Nil: the hold was lost, or had ended.
 type Again func(context.Context) *quorum.Failure
 
-// HandOver ends the hold, whatever the servers answer, and puts token in its place, for so long. Reason says how a hold had
-// ended before.
+// HandOver ends the hold, whatever the servers answer, and puts token in its place for so long. Reason: how it had ended.
 func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (again Again, r keepalive.Reason, f *quorum.Failure) {
 	g, now := h.grant, time.Now()
 	g.over.Store(true)

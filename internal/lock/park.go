@@ -91,8 +91,7 @@ func (g *Grant) unpark() {
 }
 
 // adopt makes h a hold of g, if that is parked or shared, and of use for a hold with these terms. The caller has the turn,
-// unless the grant is shared. A grant that is lost at the same time ends h here or in Lost, which looks for h after the lease
-// has Ended.
+// unless the grant is shared. A grant that is lost at the same time ends h here, or in Lost, which looks once the lease ended.
 func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	if g.reuse == nil {
 		return false

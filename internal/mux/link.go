@@ -44,8 +44,7 @@ const (
 	enough = 64
 	// minLife keeps a server that is a replica for good from being connected to again and again.
 	minLife = time.Second
-	// maxIdle is for how long a connection stays open that is not used, and twice that at most. That is less than some servers
-	// and firewalls allow.
+	// maxIdle is how long a connection stays open unused, and twice that at most: less than some servers and firewalls allow.
 	maxIdle = 2 * time.Minute
 	// patience is how much later than after the node timeout a reply may come.
 	patience = 25 * time.Millisecond
@@ -188,11 +187,8 @@ func (l *link) next(batch []*call) ([]*call, bool) {
 func (l *link) read() {
 	for {
 		reply, err := conn.Receive(l.conn, 0) // not the timeout that the connection was dialled with: look sees to that
-		if err != nil {
-			var refused redis.Error
-			if errors.As(err, &refused) {
-				reply, err = refused, nil
-			}
+		if refused := redis.Error(""); errors.As(err, &refused) {
+			reply, err = refused, nil
 		}
 		if err == nil {
 			err = l.answer(reply)

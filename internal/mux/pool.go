@@ -123,8 +123,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 			return s.link, nil, nil
 		}
 		s.link = nil
-		// A dial that has failed is not repeated before its time. After a connection that has broken at once, the next dial
-		// waits for it.
+		// A dial that has failed is not repeated before its time; nor after a connection that has broken at once.
 		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
 			s.dialling = true
 			time.AfterFunc(wait, func() { p.dial(s) })

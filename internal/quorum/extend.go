@@ -16,8 +16,7 @@ type Extension struct {
 }
 
 // Extend extends leases, many in one round trip to each server. A lease is extended when a majority of the servers has
-// extended it within its own bound, whatever becomes of the others in the batch. Extend returns when all are decided, or when
-// ctx ends.
+// extended it within its own bound, whatever becomes of the others in the batch. Extend returns when all are, or ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
@@ -87,7 +86,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 	if len(leases) == 0 {
 		return
 	}
-	<-r.over
+	<-r.ctx.Over
 	for _, k := range leases {
 		v, c := batch[k].Votes, batch[k].claim(i)
 		if !r.tallies[k].won() || c.Unknown() {

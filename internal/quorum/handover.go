@@ -23,7 +23,7 @@ func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 	if reply.Verdict == server.Done {
 		return
 	}
-	<-r.over
+	<-r.ctx.Over
 	if !r.tallies[0].won() {
 		return
 	}
@@ -111,8 +111,7 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 	return f
 }
 
-// first takes the first step, if that has not been won before. Where a server denies that it has old, the votes of the others
-// go back.
+// first takes the first step, if that has not been won before. Where a server denies that it has old, other votes go back.
 func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	if !k.placed {
 		f := k.step.Acquire(ctx, server.Try{Start: start, Olds: []string{k.old}, Keeps: true}, nil, nil)

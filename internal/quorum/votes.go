@@ -155,6 +155,9 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		}
 	}
 	if t.Olds == nil && failure != nil {
+		if conn.Ended(ctx) != nil {
+			v.Each((*server.Claim).Cut)
+		}
 		Drop(v)
 	}
 	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover

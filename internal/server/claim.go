@@ -93,6 +93,13 @@ func (c *Claim) mayHave(mark bool, within time.Duration) {
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
+// Cut notes that the only try has no answer because the ctx of the caller has ended, who is about to drop the claim.
+func (c *Claim) Cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+}
+
 // KeepMark has the release leave the mark that this process waits.
 func (c *Claim) KeepMark() {
 	c.mu.Lock()
@@ -204,29 +211,29 @@ func (c *Claim) Leave() {
 func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(ctx, until, func() bool { return c.running == 0 })
+	c.await(ctx.Done(), until, func() bool { return c.running == 0 })
 }
 
-// await waits until so is true, until then at most, or until ctx ends. It reports whether so is true. The caller holds
+// await waits until so is true, until then at most, or until stop is closed. It reports whether so is true. The caller holds
 // c.mu, which is free while it waits.
-func (c *Claim) await(ctx context.Context, until time.Time, so func() bool) bool {
-	for !so() {
+func (c *Claim) await(stop <-chan struct{}, until time.Time, so func() bool) bool {
+	for !so() && time.Now().Before(until) {
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
-		changed, over := c.changed, false
+		changed := c.changed
 		c.mu.Unlock()
 		select {
 		case <-changed:
 		case <-time.After(time.Until(until)):
-			over = true
-		case <-ctx.Done():
-			over = true
+		case <-stop:
 		}
 		c.mu.Lock()
-		if over {
+		select {
+		case <-stop:
 			return so()
+		default:
 		}
 	}
-	return true
+	return so()
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// Connections that a pool keeps may have broken meanwhile, all of them after a restart of the server; or lead nowhere,
-// where a firewall has forgotten them. So an operation whose connection turns out to be broken goes on over a fresh one.
-// After a connection that was silent, for which the whole bound of the operation was waited, it is the next operation on
-// the key that begins with a fresh one: each of the others might be as silent. A release in the background does so too,
-// but the next try or extension still has to: its caller waits, or its lease depends on it.
+// Connections that a pool keeps may have broken meanwhile, all of them after a restart of the server; or lead nowhere, where
+// a firewall has forgotten them. So an operation whose connection turns out to be broken goes on over a fresh one. After one
+// that was silent for the whole bound of the operation, it is the next operation on the key that begins with a fresh one: the
+// others might be as silent. A release in the background does so too, but the next try or extension still has to.
+//
+// Others may use up the pool. So after an extension that had no answer over it, of whatever key, the next one dials; and the
+// one after that waits for the pool again, because the server may take no more connections.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only an extension does, because its lease depends on it.
@@ -33,14 +35,11 @@ func (op *operation) freshen() {
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
-	source, end := op.server.Source, op.end
-	if op.verb == extend && !op.fresh && source.Dial != nil && source.Full() {
-		end = time.Now().Add(time.Until(end) / 4)
-	}
+	source := op.server.Source
 	var ctx context.Context = op
 	if op.fresh || source.Keeps {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(op.Context, end)
+		ctx, cancel = context.WithDeadline(op.Context, op.end)
 		defer cancel()
 	}
 	if op.fresh {
@@ -74,11 +73,11 @@ func (op *operation) close() {
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. An extension also does
-// if the pool has none left: those who hold locks may have them all. It waits a moment first: the server may take no more.
+// if the pool gives it none: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
-	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc has it in an error of its own
-	none := (exhausted || op.conn == nil && timedOut(err)) && op.verb == extend && source.Dial != nil
+	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc's RetryConn finds out in Do
+	none := (op.conn == nil || exhausted) && op.verb == extend && source.Dial != nil
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 

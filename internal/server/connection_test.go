@@ -354,6 +354,55 @@ func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) 
 	}
 }
 
+// As many as may be stuck in the pool of a stranger are.
+func TestExtensionsThatAreStuckInAPoolDoNotKeepTheNextOnesFromDialling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 1, true
+		s := open(t, dialler{pool})
+		var leases []*hold
+		for i := range 40 {
+			q := request(fmt.Sprint(i))
+			q.TTL, q.Timeout = time.Hour, time.Second
+			done(t, acquire(s, q))
+			leases = append(leases, q)
+		}
+		user := pool.Get()
+		require.NoError(t, user.Err())
+		var all sync.WaitGroup
+		for _, q := range leases {
+			all.Go(func() {
+				tries := 0
+				for ; one(s, q).Verdict != server.Done && tries < 5; tries++ { // one that dialled has the next wait again
+				}
+				assert.Less(t, tries, 5)
+			})
+		}
+		all.Wait()
+		user.Close()
+	})
+}
+
+// A proud pool says in its own words that it is full.
+type proud struct{ dialler }
+
+type deniedConn struct{ redis.Conn }
+
+func (proud) Get() redis.Conn   { return deniedConn{} }
+func (deniedConn) Err() error   { return errors.New("come back later") }
+func (deniedConn) Close() error { return nil }
+
+func TestAnExtensionDialsWhateverThePoolSays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		q := request("k")
+		done(t, acquire(open(t, pool), q))
+		done(t, one(open(t, proud{dialler{pool}}), q))
+	})
+}
+
 // A pool is full for moments, and its server may take no more connections than it has.
 func TestAnExtensionWaitsAMomentForAFullPool(t *testing.T) {
 	t.Parallel()
@@ -373,7 +422,7 @@ func TestAnExtensionWaitsAMomentForAFullPool(t *testing.T) {
 		done(t, acquire(s, q))
 		user := pool.Get()
 		require.NoError(t, user.Err())
-		time.AfterFunc(q.Timeout/8, func() { user.Close() })
+		time.AfterFunc(q.Timeout/2, func() { user.Close() })
 		done(t, one(s, q))
 	})
 }

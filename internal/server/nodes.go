@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	limit, extensions limit // what extends leases does not wait behind the others, which may wait for the pool
+	limit, extensions limit       // what extends leases does not wait behind the others, which may wait for the pool
+	dialling          limit       // nor do those extensions that dial
+	starved           atomic.Bool // the last extension had no answer over the pool
 	runner            runner
 }
 
@@ -150,8 +153,8 @@ type limit struct {
 	waiting list.List // of chan struct{}, in order of arrival: closed when that one may run
 }
 
-// enter waits until one more may run, in order of arrival. It fails when the time is over.
-func (l *limit) enter(ctx context.Context, end time.Time) (err error) {
+// enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves.
+func (l *limit) enter(ctx context.Context, end time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running < maxStuck+l.more { // then none waits
@@ -164,18 +167,19 @@ func (l *limit) enter(ctx context.Context, end time.Time) (err error) {
 	select {
 	case <-turn:
 	case <-time.After(time.Until(end)):
-		err = fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
-	case <-ctx.Done():
-		err = ctx.Err()
+	case <-leaves(ctx):
 	}
 	l.mu.Lock()
 	select {
 	case <-turn: // perhaps just then
 		return nil
 	default:
-		l.waiting.Remove(place)
-		return err
 	}
+	l.waiting.Remove(place)
+	if time.Now().Before(end) {
+		return cmp.Or(ctx.Err(), context.Canceled)
+	}
+	return fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
 }
 
 // leave ends an operation that came back in time, or late.
@@ -193,19 +197,11 @@ func (l *limit) leave(inTime bool) {
 	}
 }
 
-// abandon notes that the caller of an operation which still runs has gone. late: it is beyond its bound, as it may be if many do
-// not come back.
+// abandon notes that the caller of an operation which still runs has gone. late: beyond its bound, as many may be by now.
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left++; late || l.left > maxStuck {
 		l.more = 0
 	}
-}
-
-// stuck reports whether an operation still runs whose caller has gone.
-func (l *limit) stuck() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left > 0
 }

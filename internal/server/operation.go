@@ -54,6 +54,21 @@ type operation struct {
 	args           arguments
 }
 
+// A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
+// connections. But what has not begun when the caller leaves does not begin: a server that hangs would keep one of each call.
+type Round struct {
+	context.Context
+	Over chan struct{} // closed when the caller leaves
+}
+
+// leaves returns what is closed when the caller of an operation waits no more.
+func leaves(ctx context.Context) <-chan struct{} {
+	if r, ok := ctx.(*Round); ok {
+		return r.Over
+	}
+	return ctx.Done()
+}
+
 // The states of an operation.
 const (
 	running   int32 = iota
@@ -108,7 +123,7 @@ func (op *operation) do() (first Reply) {
 	switch {
 	case op.Err() != nil:
 		op.run(op.Err())
-	case s.Source.Punctual:
+	case s.Source.Punctual && leaves(op.Context) == op.Done():
 		op.run(nil)
 	default:
 		over, why = op.apart()
@@ -138,7 +153,10 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	s.noteEnd(op, silent, pooled, failed)
+	if op.verb == extend {
+		s.nodes.of(key).starved.Store(pooled && silent)
+	}
+	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), pooled, failed)
 	if over {
 		op.free()
 	}
@@ -146,14 +164,27 @@ func (op *operation) do() (first Reply) {
 }
 
 // apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
+// In a Round of punctual connections there is another goroutine already.
 func (op *operation) apart() (over bool, why error) {
 	node, ctx := op.server.nodes.of(op.key), op.Context
 	l := &node.limit
-	if op.verb == extend {
+	switch {
+	case op.verb == extend && op.fresh:
+		l = &node.dialling
+	case op.verb == extend:
 		l = &node.extensions
 	}
 	if err := l.enter(ctx, op.end); err != nil {
 		op.run(err)
+		return true, nil
+	}
+	if op.server.Source.Punctual {
+		op.run(nil)
+		inTime := time.Now().Before(op.end)
+		if !inTime {
+			l.abandon(true)
+		}
+		l.leave(inTime)
 		return true, nil
 	}
 	op.timer.Reset(time.Until(op.end))

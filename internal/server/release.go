@@ -20,7 +20,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing}
 	}
 	c.releasing = true
-	c.await(ctx, start.Add(c.Timeout/2), func() bool { return c.running == 0 })
+	c.await(ctx.Done(), start.Add(c.Timeout/2), func() bool { return c.running == 0 })
 	if !c.there && c.running == 0 {
 		c.advance(gone)
 		c.mu.Unlock()
@@ -30,8 +30,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
-// releaseAll releases claims of one node in one round trip. It reports whether the node has answered, so that more may follow
-// at once.
+// releaseAll releases claims of one node in one round trip. It reports whether the node answers, so that more may follow.
 func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	longest := slices.MaxFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Timeout, b.Timeout) })
 	op := s.begin(ctx, release, longest, time.Now(), 0)
@@ -55,7 +54,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && !c.Kind.Shows && (c.silent && !c.cut || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
+	if !c.letGo(keep, dropped && !c.Kind.Shows && !c.cut && (c.silent || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
 		return
 	}
 	if !c.server.running.Closing() || !c.there && c.running == 0 {
@@ -67,8 +66,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// StandInTheWay has the next claims of its keys wait for the release of c, which is about to begin, unless that was answered
-// already.
+// StandInTheWay has the next claims of its keys wait for the release of c, which begins now, unless that was answered.
 func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +92,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	return true
 }
 
-// settle decides how a released claim goes on. What runs has half of its time to end before that. The caller holds c.mu.
+// settle decides how a released claim goes on. What runs has a moment to end before that. The caller holds c.mu.
 func (c *Claim) settle() {
 	now := time.Since(epoch)
 	switch {
@@ -104,7 +102,7 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).hasten(c)
 	case c.running > 0:
-		c.pursue(now + c.Timeout/2) // if the runner does not take it, the end of the command settles it
+		c.pursue(now + minPause/2) // if the runner does not take it, the end of the command settles it
 	case !c.pursue(now):
 		c.advance(gone)
 	}
@@ -180,8 +178,7 @@ func (c *Claim) giveUp() {
 	c.advance(gone)
 }
 
-// advance makes the claim one that is away, or gone, and wakes those who wait until it is out of their way. The caller
-// holds c.mu.
+// advance makes the claim away, or gone, and wakes those who wait until it is out of their way. The caller holds c.mu.
 func (c *Claim) advance(to want) {
 	was := c.want
 	c.want = max(was, to)

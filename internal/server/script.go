@@ -45,7 +45,7 @@ func (op *operation) scripts() error {
 		var err error
 		if op.pinned {
 			op.server.nodes.clock(r.claim.Key).forget(time.Now()) // it may be another node's
-			if op.key != r.claim.Key || op.conn == nil {
+			if op.conn == nil || op.server.nodes.of(op.key) != op.server.nodes.of(r.claim.Key) {
 				op.close()
 				op.key = r.claim.Key
 				err = op.connect()
@@ -238,7 +238,5 @@ func (u untried) Unwrap() error { return u.error }
 // refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
 // server said no, and the scripts leave no lock behind then.
 func refused(err error) bool {
-	var e redis.Error
-	var u untried
-	return errors.As(err, &e) || errors.As(err, &u) || errors.Is(err, errLate)
+	return errors.As(err, new(redis.Error)) || errors.As(err, new(untried)) || errors.Is(err, errLate)
 }

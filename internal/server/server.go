@@ -92,10 +92,9 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
-// is an extension, and another one is stuck in the pool.
+// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent: see connection.go.
 func (s *Server) noteBegin(op *operation) {
-	if op.verb == extend && s.nodes.of(op.key).extensions.stuck() {
+	if op.verb == extend && s.nodes.of(op.key).starved.Load() {
 		op.freshen()
 	}
 	s.mu.Lock()
@@ -117,8 +116,8 @@ func (s *Server) noteBegin(op *operation) {
 const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
 
 // noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
-// connection of the pool.
-func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
+// connection of the pool. left: its caller did not wait until it could begin.
+func (s *Server) noteEnd(op *operation, silent, left, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
 	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
@@ -134,7 +133,7 @@ func (s *Server) noteEnd(op *operation, silent, pooled bool, failed int) {
 	}
 	if !op.aside {
 		s.pending--
-		cut := failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
+		cut := left || failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
 		if failed > 0 && !cut {
 			s.Failed.Add(int64(failed))
 		}
@@ -177,7 +176,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
 		s.runner(c).hasten(c)
 		c.mu.Lock()
-		left = c.await(ctx, due, func() bool { return c.want >= away })
+		left = c.await(leaves(ctx), due, func() bool { return c.want >= away })
 		c.mu.Unlock()
 	}
 	s.mu.Lock()

@@ -1,5 +1,4 @@
-// Package wakeup is this process's end of the queues on the server: who waits, and the connection over which the server
-// wakes them.
+// Package wakeup is this process's end of the queues on the server: who waits, and the connection that wakes them.
 package wakeup
 
 import (

@@ -1,0 +1,130 @@
+package redlock_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// A path is a way to n servers that can be held up, and pools of one kind that go it.
+type path struct {
+	proxies []*redistest.Proxy
+	pools   []redimutex.Pool
+}
+
+// overPaths calls f for each kind of pool: with plain pools, and with those whose operations run on the caller's goroutine.
+func overPaths(t *testing.T, n int, f func(t *testing.T, p path)) {
+	for name, pool := range map[string]func(*redistest.Proxy) redimutex.Pool{
+		"plain": func(p *redistest.Proxy) redimutex.Pool { return p.Pool() },
+		"ours":  func(p *redistest.Proxy) redimutex.Pool { return redimutex.NewPoolAt("tcp", p.Addr()) },
+	} {
+		t.Run(name+strconv.Itoa(n), func(t *testing.T) {
+			var p path
+			for _, s := range locktest.Start(t, n) {
+				p.proxies = append(p.proxies, s.Proxy())
+				p.pools = append(p.pools, pool(p.proxies[len(p.proxies)-1]))
+			}
+			f(t, p)
+		})
+	}
+}
+
+// warm has the Client know how fast the servers are.
+func warm(t *testing.T, m *redimutex.Mutex) {
+	t.Helper()
+	for range 60 {
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+}
+
+// cutShort has the next reply of each server be late by that much, and a call be cut after 50 ms. It reports whether it was.
+func (p path) cutShort(t *testing.T, m *redimutex.Mutex, late time.Duration) bool {
+	t.Helper()
+	for _, proxy := range p.proxies {
+		var done atomic.Bool
+		proxy.Treat(func(reply bool) (treatment redistest.Treatment) {
+			if reply && !done.Swap(true) {
+				treatment.Delay = late
+			}
+			return treatment
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if m.TryLockContext(ctx) != nil {
+		return true
+	}
+	require.NoError(t, m.UnlockContext(t.Context()))
+	return false
+}
+
+// A server that hangs for minutes must not collect a goroutine and a connection of each call that asks it.
+func TestCallsThatAreCutLeaveFewGoroutinesAtServersThatHang(t *testing.T) {
+	overPaths(t, 3, func(t *testing.T, p path) {
+		client := patientClient(t, p.pools)
+		warm(t, client.Mutex("k"))
+		for _, proxy := range p.proxies[1:] {
+			proxy.Hold()
+			defer proxy.Release()
+		}
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				for n := range 50 {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+					assert.Error(t, client.Mutex(strconv.Itoa(100*i+n)).LockContext(ctx, 0))
+					cancel()
+				}
+			})
+		}
+		callers.Wait()
+		assert.Less(t, locktest.Goroutines(), 200)
+	})
+}
+
+// What the call before has left is not in the way of the next, though the servers still owe that an answer.
+func TestATryBehindACutCallDoesNotMeetWhatThatHasLeft(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		overPaths(t, n, func(t *testing.T, p path) {
+			m := patientClient(t, p.pools).Mutex("k")
+			for range 4 {
+				warm(t, m)
+				if p.cutShort(t, m, time.Second) {
+					require.NoError(t, m.TryLockContext(t.Context()))
+					require.NoError(t, m.UnlockContext(t.Context()))
+				}
+			}
+		})
+	}
+}
+
+// Half a node timeout, which was waited once, is 10 s here.
+func TestWhatACutCallHasLeftKeepsOtherProcessesOutForAMoment(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		overPaths(t, n, func(t *testing.T, p path) {
+			long := redimutex.WithNodeTimeout(20 * time.Second)
+			m, other := patientClient(t, p.pools, long).Mutex("k"), patientClient(t, p.pools, long).Mutex("k")
+			warm(t, m)
+			if p.cutShort(t, m, 15*time.Second) {
+				require.NoError(t, other.LockContext(t.Context(), 8*time.Second))
+				require.NoError(t, other.UnlockContext(t.Context()))
+			}
+			for _, proxy := range p.proxies {
+				proxy.Cut() // so that Close does not wait for the late answer
+			}
+		})
+	}
+}
