@@ -179,10 +179,8 @@ func (k *Key) takeGift(t *server.Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	if len(k.gifts) > 0 {
-		quorum.Drop(votes(k.gifts)...)
-		k.gifts = nil
-	}
+	quorum.Drop(votes(k.gifts)...)
+	k.gifts = nil
 }
 
 // giveBack releases all that is left. The caller has the turn.

@@ -86,7 +86,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 	if len(leases) == 0 {
 		return
 	}
-	<-r.ctx.Over
+	<-r.over
 	for _, k := range leases {
 		v, c := batch[k].Votes, batch[k].claim(i)
 		if !r.tallies[k].won() || c.Unknown() {

@@ -23,6 +23,7 @@ type round struct {
 	ask   func(i int)    // asks server i, and reports
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
 	votes chan vote      // what is reported
+	over  chan struct{}  // closed when the caller has left
 
 	// These belong to the caller.
 	tallies []tally // one for each lock
@@ -38,8 +39,8 @@ type vote struct {
 // newRound returns a round about n locks, in which each operation takes no longer than bound from start on.
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
 	r := &round{
-		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Over: make(chan struct{})}, began: start, bound: bound,
-		votes: make(chan vote, len(q.servers)), tallies: make([]tally, n),
+		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Left: make(chan struct{})}, began: start, bound: bound,
+		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n),
 	}
 	for k := range r.tallies {
 		r.tallies[k] = newTally(len(q.servers))
@@ -50,7 +51,7 @@ func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound tim
 func (r *round) report(i, lock int, reply server.Reply) {
 	select {
 	case r.votes <- vote{i, lock, reply}:
-	case <-r.ctx.Over:
+	case <-r.over:
 	}
 }
 
@@ -64,7 +65,7 @@ func (r *round) dispatch(i int) {
 // run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.
 func (r *round) run(ctx context.Context) {
-	defer close(r.ctx.Over) // also when a function of the caller's panics
+	defer close(r.over) // also when a function of the caller's panics
 	limit := time.Until(r.began.Add(r.bound)) + r.bound/8
 	now, wait := time.Now(), limit
 	for i, s := range r.home.servers {

@@ -155,6 +155,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		}
 	}
 	if t.Olds == nil && failure != nil {
+		close(r.ctx.Left)
 		if conn.Ended(ctx) != nil {
 			v.Each((*server.Claim).Cut)
 		}

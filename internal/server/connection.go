@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
@@ -16,8 +14,8 @@ import (
 // that was silent for the whole bound of the operation, it is the next operation on the key that begins with a fresh one: the
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
-// Others may use up the pool. So after an extension that had no answer over it, of whatever key, the next one dials; and the
-// one after that waits for the pool again, because the server may take no more connections.
+// Others may use up the pool. So an extension waits a quarter of its time for one that is full, and then dials. Where it has
+// failed over what it dialled, the server may take no more connections, and the next ones wait for the pool instead.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only an extension does, because its lease depends on it.
@@ -35,11 +33,14 @@ func (op *operation) freshen() {
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
-	source := op.server.Source
+	source, end := op.server.Source, op.end
+	if op.verb == extend && !op.fresh && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
+		end = time.Now().Add(time.Until(end) / 4)
+	}
 	var ctx context.Context = op
 	if op.fresh || source.Keeps {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(op.Context, op.end)
+		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()
 	}
 	if op.fresh {
@@ -76,8 +77,8 @@ func (op *operation) close() {
 // if the pool gives it none: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
-	exhausted := strings.Contains(err.Error(), redis.ErrPoolExhausted.Error()) // redisc's RetryConn finds out in Do
-	none := (op.conn == nil || exhausted) && op.verb == extend && source.Dial != nil
+	code, _ := said(err)
+	none := op.verb == extend && source.Dial != nil && (op.conn == nil || code == "" && !timedOut(err)) // a RetryConn finds out in Do
 	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
 }
 

@@ -403,8 +403,8 @@ func TestAnExtensionDialsWhateverThePoolSays(t *testing.T) {
 	})
 }
 
-// A pool is full for moments, and its server may take no more connections than it has.
-func TestAnExtensionWaitsAMomentForAFullPool(t *testing.T) {
+// The server may take no more connections than a pool has that is full for moments.
+func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
@@ -422,6 +422,7 @@ func TestAnExtensionWaitsAMomentForAFullPool(t *testing.T) {
 		done(t, acquire(s, q))
 		user := pool.Get()
 		require.NoError(t, user.Err())
+		failed(t, one(s, q)) // it has dialled, so the next one waits for as long as it can
 		time.AfterFunc(q.Timeout/2, func() { user.Close() })
 		done(t, one(s, q))
 	})

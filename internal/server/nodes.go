@@ -16,10 +16,9 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	limit, extensions limit       // what extends leases does not wait behind the others, which may wait for the pool
-	dialling          limit       // nor do those extensions that dial
-	starved           atomic.Bool // the last extension had no answer over the pool
-	runner            runner
+	limit, extensions, dialling limit       // what extends leases does not wait behind the others, nor behind extensions if it dials
+	patient                     atomic.Bool // the last extension that failed had dialled: the next ones wait for the pool
+	runner                      runner
 }
 
 type nodes struct {
@@ -148,9 +147,9 @@ const maxStuck = 16 // operations of one node may always run at once
 type limit struct {
 	mu      sync.Mutex
 	running int
-	more    int       // how many may run beyond maxStuck
-	left    int       // those of them whose callers have gone
-	waiting list.List // of chan struct{}, in order of arrival: closed when that one may run
+	more    int          // how many may run beyond maxStuck
+	left    atomic.Int32 // those of them whose callers have gone
+	waiting list.List    // of chan struct{}, in order of arrival: closed when that one may run
 }
 
 // enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves.
@@ -189,7 +188,7 @@ func (l *limit) leave(inTime bool) {
 	if inTime && l.running == maxStuck+l.more {
 		l.more++
 	} else if !inTime {
-		l.left--
+		l.left.Add(-1)
 	}
 	l.running--
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
@@ -201,7 +200,7 @@ func (l *limit) leave(inTime bool) {
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left++; late || l.left > maxStuck {
+	if l.left.Add(1) > maxStuck || late {
 		l.more = 0
 	}
 }

@@ -55,16 +55,16 @@ type operation struct {
 }
 
 // A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
-// connections. But what has not begun when the caller leaves does not begin: a server that hangs would keep one of each call.
+// connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
 type Round struct {
 	context.Context
-	Over chan struct{} // closed when the caller leaves
+	Left chan struct{} // closed when the caller drops what it asked for
 }
 
 // leaves returns what is closed when the caller of an operation waits no more.
 func leaves(ctx context.Context) <-chan struct{} {
 	if r, ok := ctx.(*Round); ok {
-		return r.Over
+		return r.Left
 	}
 	return ctx.Done()
 }
@@ -153,8 +153,8 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	if op.verb == extend {
-		s.nodes.of(key).starved.Store(pooled && silent)
+	if op.verb == extend && failed > 0 {
+		s.nodes.of(key).patient.Store(over && op.fresh)
 	}
 	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), pooled, failed)
 	if over {
@@ -163,8 +163,7 @@ func (op *operation) do() (first Reply) {
 	return first
 }
 
-// apart has another goroutine run op, and waits for it as long as it may take. It reports whether op is over; if not, why.
-// In a Round of punctual connections there is another goroutine already.
+// apart runs op within its bound on another goroutine than the caller's. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
 	node, ctx := op.server.nodes.of(op.key), op.Context
 	l := &node.limit
@@ -178,11 +177,12 @@ func (op *operation) apart() (over bool, why error) {
 		op.run(err)
 		return true, nil
 	}
-	if op.server.Source.Punctual {
+	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because it came late to its turn
+	if op.server.Source.Punctual {                          // it is a Round, so this is another one
 		op.run(nil)
 		inTime := time.Now().Before(op.end)
 		if !inTime {
-			l.abandon(true)
+			l.abandon(prompt)
 		}
 		l.leave(inTime)
 		return true, nil
@@ -204,7 +204,7 @@ func (op *operation) apart() (over bool, why error) {
 		op.timer.Stop()
 		return true, nil
 	case <-op.timer.C:
-		late, why = true, errTimeout
+		late, why = prompt, errTimeout
 	case <-ctx.Done():
 		op.timer.Stop()
 		why = ctx.Err()

@@ -45,9 +45,9 @@ func (op *operation) scripts() error {
 		var err error
 		if op.pinned {
 			op.server.nodes.clock(r.claim.Key).forget(time.Now()) // it may be another node's
-			if op.conn == nil || op.server.nodes.of(op.key) != op.server.nodes.of(r.claim.Key) {
+			elsewhere := op.server.nodes.of(op.key) != op.server.nodes.of(r.claim.Key)
+			if op.key = r.claim.Key; op.conn == nil || elsewhere {
 				op.close()
-				op.key = r.claim.Key
 				err = op.connect()
 			}
 		}

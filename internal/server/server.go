@@ -92,9 +92,10 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent: see connection.go.
+// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
+// is an extension, and another one is stuck in the pool.
 func (s *Server) noteBegin(op *operation) {
-	if op.verb == extend && s.nodes.of(op.key).starved.Load() {
+	if node := s.nodes.of(op.key); op.verb == extend && !node.patient.Load() && node.extensions.left.Load() > 0 {
 		op.freshen()
 	}
 	s.mu.Lock()
