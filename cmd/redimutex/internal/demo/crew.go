@@ -114,12 +114,18 @@ func openCounter(path string) (*counter, error) {
 	return &counter{f}, nil
 }
 
+// read returns the number. A read beside a write may see half of that, so it reads until it has seen the same twice.
 func (c *counter) read() (int, error) {
-	var b [counterSize]byte
-	if _, err := c.file.ReadAt(b[:], 0); err != nil {
-		return 0, err
+	var last, b [counterSize]byte
+	for {
+		if _, err := c.file.ReadAt(b[:], 0); err != nil {
+			return 0, err
+		}
+		if b == last {
+			return strconv.Atoi(string(b[:]))
+		}
+		last = b
 	}
-	return strconv.Atoi(string(b[:]))
 }
 
 func (c *counter) write(n int) error {
