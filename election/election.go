@@ -60,8 +60,7 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 //
 // Otherwise Run returns the cause of ctx, or why it can't be a candidate. These are the errors of
 // [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are
-// used up. With WithReentrancy, the ctx
-// of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
+// used up. With WithReentrancy, the ctx of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
 //
 // Run panics if it runs already: make an Election for each candidate.
 func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) error {

@@ -152,6 +152,21 @@ type limit struct {
 	waiting list.List    // of chan struct{}, in order of arrival: closed when that one may run
 }
 
+// A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
+// connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
+type Round struct {
+	context.Context
+	Left chan struct{} // closed when the caller drops what it asked for
+}
+
+// leaves returns what is closed when the caller of an operation waits no more.
+func leaves(ctx context.Context) <-chan struct{} {
+	if r, ok := ctx.(*Round); ok {
+		return r.Left
+	}
+	return ctx.Done()
+}
+
 // enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves.
 func (l *limit) enter(ctx context.Context, end time.Time) error {
 	l.mu.Lock()

@@ -54,21 +54,6 @@ type operation struct {
 	args           arguments
 }
 
-// A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
-// connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
-type Round struct {
-	context.Context
-	Left chan struct{} // closed when the caller drops what it asked for
-}
-
-// leaves returns what is closed when the caller of an operation waits no more.
-func leaves(ctx context.Context) <-chan struct{} {
-	if r, ok := ctx.(*Round); ok {
-		return r.Left
-	}
-	return ctx.Done()
-}
-
 // The states of an operation.
 const (
 	running   int32 = iota

@@ -93,7 +93,7 @@ func (s *Server) expect() {
 }
 
 // noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
-// is an extension, and another one is stuck in the pool.
+// is an extension, and another one is stuck in the pool, but for a patient node.
 func (s *Server) noteBegin(op *operation) {
 	if node := s.nodes.of(op.key); op.verb == extend && !node.patient.Load() && node.extensions.left.Load() > 0 {
 		op.freshen()

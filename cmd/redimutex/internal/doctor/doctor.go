@@ -142,8 +142,8 @@ func (c *checkup) check() error {
 		return cli.Usagef("-ttl %v: a lock has to live for %v at least", c.ttl, minTTL)
 	case c.nodeTimeout >= c.ttl:
 		return cli.Usagef("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
-	case c.nodeTimeout == 0:
-		return cli.Usagef("-node-timeout 0s: a server needs time to answer; leave the flag out for a twentieth of -ttl")
+	case c.nodeTimeout < time.Millisecond:
+		return cli.Usagef("-node-timeout %v: has to be 1ms at least; leave the flag out for a twentieth of -ttl", c.nodeTimeout)
 	}
 	return nil
 }

@@ -282,7 +282,7 @@ func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 		"\"-1\" for flag -replicas":                      {"doctor", "-replicas", "-1"},
 		"-ttl 1ms":                                       {"doctor", "-ttl", "1ms"},
 		"-node-timeout 10s: has to be less":              {"doctor", "-node-timeout", "10"},
-		"-node-timeout 0s: a server needs time":          {"doctor", "-node-timeout", "0"},
+		"-node-timeout 0s: has to be 1ms at least":       {"doctor", "-node-timeout", "0"},
 		"\"\" for flag -key: it is empty":                {"doctor", "-key", ""},
 		"there is no flag -ww":                           {"doctor", "-ww"},
 		"no such file":                                   {"doctor", "-redis", "@/there/is/no/such/file"},

@@ -40,9 +40,8 @@ const perKey = 9
 
 // Look looks at locks, and at so many waiters of each, without changing anything. It takes one round trip, and a second
 // one for the holders of a lock that many hold, for which waiters listen, and for who of them waits in the queue and who
-// polls. What concerns one key alone is the Err of its
-// View. It uses plain commands, so that it works for a user who may only read. They are not atomic: the time may be that
-// of a holder that came just after the one whose token it is.
+// polls. What concerns one key alone is the Err of its View. It uses plain commands, so that it works for a user who may
+// only read. They are not atomic: the time may be that of a holder that came just after the one whose token it is.
 func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
 	ses := s.Session(ctx, timeout, keys[0])
 	commands := make([][]any, 0, 1+perKey*len(keys))

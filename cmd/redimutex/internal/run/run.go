@@ -175,10 +175,13 @@ func (j *job) fits() error {
 	return nil
 }
 
-// setGrace checks the times against each other.
+// setGrace checks the times, and completes them.
 func (j *job) setGrace() error {
 	if j.ttl < minTTL {
 		return cli.Usagef("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
+	}
+	if j.minHold > 0 && j.minHold < time.Millisecond {
+		return cli.Usagef("-min-hold %v: has to be 1ms at least; leave it out for 0", j.minHold)
 	}
 	if j.grace < 0 {
 		j.grace = min(defaultGrace, j.ttl/4)
