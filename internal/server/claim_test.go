@@ -385,7 +385,7 @@ func TestATryThatIsExecutedBehindItsReleaseIsReleasedAgain(t *testing.T) {
 				time.Sleep(7 * time.Second)
 			case 2:
 				reply, err := run()
-				time.Sleep(2 * time.Second)
+				time.Sleep(6500 * time.Millisecond)
 				return reply, err
 			}
 			return run()
@@ -395,7 +395,7 @@ func TestATryThatIsExecutedBehindItsReleaseIsReleasedAgain(t *testing.T) {
 		answer := make(chan server.Reply, 1)
 		go func() { answer <- c.Try(context.Background(), server.Try{}) }()
 		time.Sleep(time.Second)
-		c.ReleaseLater(time.Time{}) // it overtakes the try after half of a node timeout
+		c.ReleaseLater(time.Time{}) // it overtakes the try
 		done(t, <-answer)
 		require.True(t, m.Exists("k"))
 		time.Sleep(2 * time.Second)
@@ -420,7 +420,7 @@ func TestATryThatIsExecutedBehindItsReleaseAndHangsIsReleasedAgain(t *testing.T)
 		})
 		go c.Try(context.Background(), server.Try{})
 		time.Sleep(time.Second)
-		c.ReleaseLater(time.Time{}) // it overtakes the try after half of a node timeout
+		c.ReleaseLater(time.Time{}) // it overtakes the try
 		time.Sleep(q.Timeout * 3 / 4)
 		require.True(t, m.Exists("k"))
 		time.Sleep(3 * q.Timeout)
