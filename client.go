@@ -14,8 +14,8 @@ import (
 )
 
 // A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal
-// of all leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts
-// goroutines only while there is work for them.
+// of all leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts goroutines only
+// while there is work for them; with [WithMultiplexing] also for its connections, until they were idle for two to four minutes.
 type Client struct {
 	config    *config
 	pools     []Pool
@@ -80,7 +80,7 @@ func mustBeKey(kind, key string) {
 
 // Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the
 // background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node timeouts and one timeout
-// of [WithReplicas] at most: those of the lock that has the longest. It waits for calls for two of the Client's own at most.
+// of [WithReplicas] at most: those of the lock that has the longest. For calls it waits two node timeouts of the Client.
 //
 // A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
 // Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the

@@ -55,7 +55,7 @@
 //   - [Lease.Done] is closed.
 //   - [Lease.Err], [Mutex.UnlockContext] and Do return an error that matches ErrLost. [LostError] says why: expired (no
 //     renewal got through), deleted, or taken by another token.
-//   - Unlock or Release is still needed: until then no other goroutine of the Client gets the lock.
+//   - Unlock or Release is still needed: until then no other goroutine of the Client gets that Mutex, MutexAll or writer again.
 //
 // If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time the
 // lease ends, even if a renewal hangs. A renewal never brings a lost key back: on one server, the lease is lost. Of
@@ -109,8 +109,8 @@
 //	if redis.call('GET', KEYS[1]) == ARGV[1] then                    to unlock
 //	  return redis.call('DEL', KEYS[1]) end
 //
-// It excludes a Mutex, a MutexAll and both sides of an RWMutex, and they exclude it. A Semaphore's key is a sorted
-// set, which no other client shares.
+// It excludes a Mutex, a MutexAll and both sides of an RWMutex, and they exclude it. While readers have the key its value is *,
+// which no client may use as its token. A Semaphore's key is a sorted set, which no other client shares.
 //
 // A key without TTL, which no client should leave behind, is waited for until it is deleted. Keys that begin with
 // "redimutex:" belong to this library: fence counters, queues, the readers of an RWMutex and the restart guard. No

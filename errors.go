@@ -36,8 +36,8 @@ func (e *LockedError) Error() string {
 	s := fmt.Sprintf("redimutex: %q: %v", e.Key, ErrLocked)
 	switch {
 	case e.upgrade:
-		return fmt.Sprintf("redimutex: %q: nested: the RDo that gave this ctx reads, and a reader can't become a writer: "+
-			"two that tried would wait for each other; leave RDo first", e.Key)
+		return fmt.Sprintf("redimutex: %q: nested: the hold of this ctx reads, and a reader can't become a writer: "+
+			"two that tried would wait for each other; end that hold first", e.Key)
 	case e.Nested:
 		return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
 			"with WithReentrancy, Do and TryDo run inside it, if it has all their keys", e.Key)

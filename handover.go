@@ -76,13 +76,14 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
 // accepted, so a deferred one does no harm. But an Unlock that comes after another goroutine has locked the same Mutex
-// ends that hold: there, defer Release.
+// ends that hold: there, defer Release. The ctx of a Do ends as well: send the Handover with another one. If it can't be sent,
+// take it over yourself, and unlock.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
 //   - [ErrUnlocked] when the hold was released or handed over before;
 //   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way;
-//   - the cause of ctx when that ended;
+//   - the cause of ctx when that ended meanwhile; one that has ended before does not matter;
 //   - [NodeError] alone when servers refuse for good;
 //   - [ErrClosed] when the Client was closed meanwhile. Then a repeat asks no server.
 //

@@ -32,8 +32,8 @@ func newLease(o *object) *Lease {
 	return l
 }
 
-// Token returns the value that the key has on the server during this hold: a random one, and the label of [WithOwner].
-// A process that knows it can release the lock: treat it as a secret.
+// Token returns what the server knows this hold by, a random UUID and the label of [WithOwner]: the value of the key, or, of a
+// reader or a permit, a member of a set. A process that knows it can release the lock: treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }
 
 // Fence returns the fencing token of the hold, 0 without [WithFencing].
@@ -121,7 +121,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // [ErrUnlocked] when the hold was ended before, by Release or by Unlock: of several calls at the same time one ends
 // the hold, and the others get this error. A ctx that ends with this hold does not end the wait.
 //
-// Release a lost lease too: until then no other goroutine of the Client gets the lock.
+// Release a lost lease too: until then no other goroutine of the Client gets that Mutex, MutexAll or writer again.
 func (l *Lease) Release(ctx context.Context) error { return l.unlock(ctx, "Release") }
 
 // lasting returns ctx, or one that does not end if ctx has ended already, or will with l: the release has a node timeout all

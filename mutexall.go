@@ -14,9 +14,9 @@ import "slices"
 // In a Redis Cluster the keys have to be in one slot: give them the same {tag}, as in "account:{eu}:1". Otherwise each
 // try fails at once, with an error that says so.
 //
-// It waits by polling ([WithPollInterval], [WithBackoff]). So queued waiters of single keys may starve it, and so may
-// another process that reuses its lease of one of them. [WithQueue] and [WithLeaseReuse] of the Client do not concern
-// it. If this process keeps one of the keys for reuse, that lock is released first. It can't be handed over.
+// It waits by polling ([WithPollInterval], [WithBackoff]). So queued waiters of single keys may starve it, and so may another
+// process that reuses its lease of one of them. [WithQueue] and [WithLeaseReuse] of the Client do not concern it. If this
+// process keeps one of the keys for reuse, that lock is released first. With two keys or more it can't be handed over.
 //
 // It panics if there are no keys, if WithQueue or WithLeaseReuse is given here, and as [Client.Mutex] does.
 func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {

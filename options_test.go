@@ -179,6 +179,24 @@ func TestTheBackoffIsAskedOnlyForAWaitThatFollows(t *testing.T) {
 	})
 }
 
+// While it waits, the other side is kept out, of a lock that is free as well.
+func TestAWaiterOfAnRWMutexTriesOnceASecondAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		for _, slow := range []redimutex.Option{
+			redimutex.WithPollInterval(time.Minute), redimutex.WithBackoff(redimutex.Linear(time.Hour)),
+		} {
+			var at []time.Duration
+			m := newClient(t, []redimutex.Pool{pool}, slow, tries(&at), redimutex.WithMaxAttempts(3)).RWMutex("k")
+			assert.ErrorIs(t, m.LockContext(t.Context(), 0), redimutex.ErrLocked)
+			assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, at)
+			assert.ErrorIs(t, m.RLockContext(t.Context(), 0), redimutex.ErrLocked)
+			assert.Len(t, at, 6)
+		}
+	})
+}
+
 func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []redimutex.Option
@@ -189,6 +207,10 @@ func TestWaitersTryAsTheirBackoffSays(t *testing.T) {
 		"longer than the TTL": {
 			[]redimutex.Option{redimutex.WithPollInterval(time.Minute)},
 			[]time.Duration{0, 60_000, 120_000, 180_000},
+		},
+		"own poll interval in place of the backoff of the Client": {
+			[]redimutex.Option{redimutex.WithBackoff(redimutex.Linear(time.Minute)), redimutex.WithPollInterval(time.Second)},
+			[]time.Duration{0, 1000, 2000, 3000},
 		},
 		"linear": {[]redimutex.Option{redimutex.WithBackoff(redimutex.Linear(100 * time.Millisecond))}, []time.Duration{0, 100, 300, 600}},
 		"exponential": {

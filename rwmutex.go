@@ -19,8 +19,8 @@ import (
 // 2010): while a writer waits, new readers wait. After a writer the waiting readers enter first, at most 1,000 of a Client. So
 // each of these sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
 //
-// Those who wait show themselves by marks that expire. A dead waiter delays the other side until then: for a node timeout
-// and a poll interval, or a second with a queue. Without [WithQueue] they poll, with it they are woken. A dead reader
+// Those who wait show themselves by marks that expire. Without [WithQueue] they poll, once a second at least; with it they are
+// woken. A dead waiter delays the other side for a node timeout and a poll interval, or a second with a queue. A dead reader
 // delays a writer by its own TTL, whatever the TTLs of others.
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are

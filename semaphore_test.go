@@ -363,10 +363,18 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	var refused *redimutex.NodeError
 	assert.ErrorAs(t, err, &refused)
 	s.Do("DEL", "s")
-	s.Do("ZADD", "s", "9e15", "a player of a game") // it never expires, so it is no semaphore
-	_, err = sem.InUse(t.Context())
-	assert.ErrorContains(t, err, "another kind")
-	s.Do("DEL", "s")
+	for score, ttl := range map[string]int{"9e15": 0, "250": 60_000} { // one never expires, and one has a score in the past
+		s.Do("ZADD", "s", score, "a player of a game")
+		if ttl > 0 {
+			s.Do("PEXPIRE", "s", ttl)
+		}
+		_, err = sem.InUse(t.Context())
+		assert.ErrorContains(t, err, "another kind")
+		_, err = sem.TryAcquire(t.Context())
+		assert.ErrorAs(t, err, &refused)
+		assert.Equal(t, int64(1), s.Do("ZCARD", "s"), "the players are still there")
+		s.Do("DEL", "s")
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(assert.AnError)
 	_, err = sem.InUse(ctx)

@@ -111,6 +111,7 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 //   - one that matches [redimutex.ErrUnavailable] when the tries are used up and the servers of the lock did not
 //     answer;
 //   - the cause of ctx when that has ended;
+//   - one of [encoding/json], if what load returned can't be encoded;
 //   - one that says so if key begins with "redimutex:" or is that of a lock (see [WithLockKey]);
 //   - that of the Store, if the cache can't be read. Loading in that case would bring all callers to the database at
 //     once.

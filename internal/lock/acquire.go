@@ -244,8 +244,9 @@ func (a *acquisition) prepare(t *server.Try) {
 	case a.Terms.Queue:
 		t.Shows = maxLook + a.Terms.Timeout
 	default:
-		a.wait = a.Pause(a.tries) // known before the try, because the mark outlives it
-		t.Shows = max(a.wait, a.Pause(1)) + a.Terms.Timeout
+		// Known before the try, because the mark outlives it; and short, because the mark keeps the others out of a free lock.
+		a.wait = min(a.Pause(a.tries), maxLook)
+		t.Shows = max(a.wait, min(a.Pause(1), maxLook)) + a.Terms.Timeout
 	}
 }
 

@@ -18,7 +18,7 @@ type Hold struct {
 	// Guarded by the mu of the grant.
 	next     *Hold            // of the grant
 	ended    keepalive.Reason // Alive until the end has been noticed
-	audience *audience        // nil: no caller has asked for the end, or it is told
+	audience *audience        // of the end: as it was then, if that has come; nil: no caller had asked for it
 }
 
 // An Observer is told what happens to a call, and to its Hold, on the goroutine to which it happens.
@@ -71,7 +71,7 @@ func (h *Hold) noticed() keepalive.Reason {
 	return h.ended
 }
 
-// asked returns who is told of the end, or nil if the hold has ended. The caller holds the mu of the grant.
+// asked returns who is told of the end, or nil if that came before any caller asked. The caller holds the mu of the grant.
 func (h *Hold) asked() *audience {
 	if h.ended == keepalive.Alive && h.audience == nil {
 		h.audience = &audience{done: make(chan struct{}), after: make(map[*func()]struct{})}
@@ -93,19 +93,19 @@ func (h *Hold) Done() <-chan struct{} {
 func (h *Hold) AfterEnd(f func()) (stop func()) {
 	mu := &h.grant.mu
 	mu.Lock()
-	a := h.asked()
-	if a != nil {
-		a.after[&f] = struct{}{}
+	alive := h.ended == keepalive.Alive
+	if alive {
+		h.asked().after[&f] = struct{}{}
 	}
 	mu.Unlock()
-	if a == nil {
+	if !alive {
 		f()
 	}
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if h.audience != nil { // else the end is being told
-			delete(a.after, &f)
+		if h.ended == keepalive.Alive { // else the end is being told
+			delete(h.audience.after, &f)
 		}
 	}
 }
@@ -117,10 +117,9 @@ func (h *Hold) finish(r keepalive.Reason) bool {
 		h.grant.mu.Unlock()
 		return false
 	}
-	told := h.audience
-	h.ended, h.audience = r, nil
+	h.ended = r
 	h.grant.mu.Unlock()
-	told.tell()
+	h.audience.tell()
 	return true
 }
 

@@ -35,8 +35,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		g.mu.Unlock()
 		return false
 	}
-	told := h.audience
-	h.ended, h.audience = keepalive.Unlocked, nil
+	h.ended = keepalive.Unlocked
 	g.remove(h)
 	if !others {
 		g.reuse.last = h.Observer
@@ -45,7 +44,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 		}
 	}
 	g.mu.Unlock()
-	told.tell()
+	h.audience.tell()
 	if !others && g.turn.Load() {
 		g.key.pass()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -241,13 +242,13 @@ func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 		"redimutex:readers:{k}": m.RAcquire, "s": permits.Acquire,
 	} {
 		first := start(t, acquire).get(t)
-		s.Do("ZADD", set, 1, "a token whose lease has ended")
+		s.Do("ZADD", set, 1, uuid.NewString()) // a token whose lease has ended
 		second := start(t, acquire).get(t)
 		members, err := redis.Strings(s.Do("ZRANGE", set, 0, -1), nil)
 		require.NoError(t, err)
 		assert.ElementsMatch(t, []string{first.Token(), second.Token()}, members)
 		release(t, first)
-		s.Do("ZADD", set, 1, "a token whose lease has ended")
+		s.Do("ZADD", set, 1, uuid.NewString())
 		release(t, second)
 		assert.False(t, s.Exists(set), "nor does it keep a set alive that none holds")
 	}

@@ -1,10 +1,11 @@
 -- A semaphore, behind head.lua, holder.lua and set.lua: a set of tokens by the end of their leases. Nothing is counted up and
 -- down. want is the number of permits.
 
--- Returns the error for a set that is none of ours, or nil: all that we write expires, and put would forget what is in it.
+-- Returns the error for a set that is none of ours, or nil: ours expire, and tokens are in them. Put would forget the others.
 local function foreign()
-  if redis.call('PTTL', lock) == -1 then
-    return redis.error_reply('WRONGTYPE the sorted set never expires, so it is no semaphore')
+  local first = redis.call('ZRANGE', lock, '0', '0')[1]
+  if first and not string.find(first, '^%x+%-%x+%-%x+%-%x+%-%x+') or redis.call('PTTL', lock) == -1 then
+    return redis.error_reply('WRONGTYPE the sorted set holds something else, so it is no semaphore')
   end
 end
 
