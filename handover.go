@@ -76,8 +76,7 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 // Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
 // Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
 // accepted, so a deferred one does no harm. But an Unlock that comes after another goroutine has locked the same Mutex
-// ends that hold: there, defer Release. The ctx of a Do ends as well: send the Handover with another one. If it can't be sent,
-// take it over yourself, and unlock.
+// ends that hold: there, defer Release. The ctx of a Do ends too: send the Handover with another one, or else take it over.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;

@@ -110,13 +110,10 @@ func (o *object) tried(verb string, err error) bool {
 
 // unlocked logs the error of an Unlock, and panics if there was nothing to unlock.
 func (o *object) unlocked(verb string, err error) {
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnlocked):
+	if errors.Is(err, ErrUnlocked) {
 		panic(err)
-	default:
-		o.Logger().Warn("redimutex: "+verb, "key", o.key, "err", err)
 	}
+	o.tried(verb, err)
 }
 
 // toError turns what the engine says of a call with ctx into the error that the caller gets.

@@ -144,8 +144,7 @@ func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } 
 // ms at least, and may be longer than the TTL; a waiter of an [RWMutex] tries once a second at least. With several servers
 // each wait varies at random, by half up and down. Of WithPollInterval and [WithBackoff], the last one given counts.
 func WithPollInterval(d time.Duration) Option {
-	return checked(d >= time.Millisecond,
-		func(c *config) { c.poll, c.backoff = d, nil }, "WithPollInterval(%v): has to be 1ms at least", d)
+	return checked(d >= time.Millisecond, func(c *config) { c.poll, c.backoff = d, nil }, "WithPollInterval(%v): has to be 1ms at least", d)
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1

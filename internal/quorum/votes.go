@@ -156,10 +156,11 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 	}
 	if t.Olds == nil && failure != nil {
 		close(r.ctx.Left)
-		if conn.Ended(ctx) != nil {
-			v.Each((*server.Claim).Cut)
+		if conn.Ended(ctx) == nil {
+			Drop(v)
+		} else { // a caller that comes back at once waits: the servers need not be silent
+			v.ReleaseLater(time.Time{})
 		}
-		Drop(v)
 	}
 	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
 		for _, i := range r.skipped {

@@ -93,13 +93,6 @@ func (c *Claim) mayHave(mark bool, within time.Duration) {
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
-// Cut notes that the only try has no answer because the ctx of the caller has ended, who is about to drop the claim.
-func (c *Claim) Cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = true
-}
-
 // KeepMark has the release leave the mark that this process waits.
 func (c *Claim) KeepMark() {
 	c.mu.Lock()

@@ -21,10 +21,11 @@ import (
 // only an extension does, because its lease depends on it.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
-	if op.fresh || op.server.Source.Dial == nil {
+	if op.fresh.Load() || op.server.Source.Dial == nil {
 		return
 	}
-	if op.fresh = beside.Add(1) <= limit || limit == 0 || op.verb == extend; !op.fresh {
+	op.fresh.Store(beside.Add(1) <= limit || limit == 0 || op.verb == extend)
+	if !op.fresh.Load() {
 		beside.Add(-1)
 	}
 }
@@ -34,16 +35,16 @@ func (op *operation) freshen() {
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.verb == extend && !op.fresh && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
+	if op.verb == extend && !op.fresh.Load() && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op
-	if op.fresh || source.Keeps {
+	if op.fresh.Load() || source.Keeps {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()
 	}
-	if op.fresh {
+	if op.fresh.Load() {
 		op.conn, err = source.Dial(ctx)
 	} else {
 		op.conn, err = source.Get(ctx)
@@ -79,7 +80,7 @@ func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
 	none := op.verb == extend && source.Dial != nil && (op.conn == nil || code == "" && !timedOut(err)) // a RetryConn finds out in Do
-	return (broken && !timedOut(err) || none) && !op.fresh && op.redials < source.Redials && time.Now().Before(op.end)
+	return (broken && !timedOut(err) || none) && !op.fresh.Load() && op.redials < source.Redials && time.Now().Before(op.end)
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells
@@ -89,7 +90,7 @@ func (op *operation) attempt() error {
 		return untried{err}
 	}
 	switch {
-	case op.verb != release && op.state.Load() == abandoned:
+	case op.verb != release && (op.state.Load() == abandoned || !op.fresh.Load() && op.late()):
 		return untried{errTimeout}
 	case op.ask != nil:
 		return op.ask(op)
@@ -97,6 +98,11 @@ func (op *operation) attempt() error {
 		return op.set()
 	}
 	return op.scripts()
+}
+
+// late reports whether the pool's connection came when no reply can be expected in time. A late one would break it.
+func (op *operation) late() bool {
+	return time.Until(op.due) < min(max(op.server.RTT(), time.Millisecond), op.due.Sub(op.began)/8)
 }
 
 // follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether
@@ -114,7 +120,7 @@ func (op *operation) follow(err error, n int) bool {
 		}
 	}
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh && op.redials < op.server.Source.Redials && time.Since(op.began) < time.Until(op.end):
+	case replicas(err) && !op.pinned && !op.fresh.Load() && op.redials < op.server.Source.Redials && time.Since(op.began) < time.Until(op.end):
 		op.redials++
 		op.freshen()
 	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node

@@ -403,27 +403,60 @@ func TestAnExtensionDialsWhateverThePoolSays(t *testing.T) {
 	})
 }
 
-// The server may take no more connections than a pool has that is full for moments.
+// The server may take no more connections than a pool has that is full for moments, or a firewall may let none through.
 func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func() (redis.Conn, error){
+		"refused": func() (redis.Conn, error) { return nil, redis.Error("ERR max number of clients reached") },
+		"hung":    func() (redis.Conn, error) { time.Sleep(time.Minute); return nil, errors.New("no answer") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				pool.MaxActive, pool.Wait = 1, true
+				var dials atomic.Int32
+				dial := pool.Dial
+				pool.Dial = func() (redis.Conn, error) {
+					if dials.Add(1) > 1 {
+						return refuse()
+					}
+					return dial()
+				}
+				s := open(t, pool)
+				q := request("k")
+				q.TTL = time.Hour
+				done(t, acquire(s, q))
+				for range 20 { // the end of a dial that hangs, and that of its operation, come together
+					user := pool.Get()
+					require.NoError(t, user.Err())
+					failed(t, one(s, q)) // it has dialled, so the next one waits for as long as it can
+					time.AfterFunc(q.Timeout/2, func() { user.Close() })
+					done(t, one(s, q))
+					user = pool.Get()
+					failed(t, one(s, q)) // the pool was no better
+					user.Close()
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// A reply that comes too late would break it, and then the pool has to dial.
+func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		pool.MaxActive, pool.Wait = 1, true
-		var dials atomic.Int32
-		dial := pool.Dial
-		pool.Dial = func() (redis.Conn, error) {
-			if dials.Add(1) > 1 {
-				return nil, redis.Error("ERR max number of clients reached")
-			}
-			return dial()
-		}
-		s := open(t, pool)
-		q := request("k")
+		b := redistest.NewBetween(pool)
+		s := open(t, b)
+		q, other := request("k"), request("other")
 		done(t, acquire(s, q))
+		var sent counter
+		b.Set(sent.count)
 		user := pool.Get()
-		require.NoError(t, user.Err())
-		failed(t, one(s, q)) // it has dialled, so the next one waits for as long as it can
-		time.AfterFunc(q.Timeout/2, func() { user.Close() })
-		done(t, one(s, q))
+		time.AfterFunc(q.Timeout-time.Millisecond/2, func() { user.Close() })
+		failed(t, acquire(s, other))
+		assert.Empty(t, sent.take())
 	})
 }

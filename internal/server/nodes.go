@@ -129,13 +129,13 @@ func (n *nodes) close(end time.Time) {
 	runners := &n.server.runners
 	runners.Wait(0) // nothing more is taken in
 	n.mu.Lock()
-	for _, node := range append(n.made, &n.single) {
-		w := &node.runner
-		w.mu.Lock()
-		w.rouse()
-		w.mu.Unlock()
-	}
+	all := append([]*node{&n.single}, n.made...)
 	n.mu.Unlock()
+	for _, node := range all { // at once, not behind what is under way: if the node hangs, that lasts as long as Close
+		for batch, _ := node.runner.due(); batch != nil; batch, _ = node.runner.due() {
+			runners.Go(func() { n.server.releaseAll(n.server.background, batch) })
+		}
+	}
 	runners.Wait(time.Until(end))
 }
 
@@ -167,11 +167,12 @@ func leaves(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves.
-func (l *limit) enter(ctx context.Context, end time.Time) error {
+// enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves. It does
+// not wait if this is the last chance.
+func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running < maxStuck+l.more { // then none waits
+	if last || l.running < maxStuck+l.more { // if not, none waits
 		l.running++
 		return nil
 	}

@@ -34,7 +34,8 @@ type operation struct {
 	aside    bool                     // it is no operation of a lock that a caller waits for
 	report   func(place int, r Reply) // gets the replies, when the operation is over for its caller; or nil
 
-	todo  []*request // whose scripts are sent next
+	todo  []*request  // whose scripts are sent next
+	fresh atomic.Bool // its connection is dialled for it
 	state atomic.Int32
 	done  chan struct{} // gets a message when another goroutine is done with it
 	timer *time.Timer   // set by apart: fires at the end
@@ -44,7 +45,6 @@ type operation struct {
 	key            string    // that the connection is for
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
-	fresh          bool      // it is dialled for the operation
 	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
 	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command
@@ -86,7 +86,7 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 // it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
 func (op *operation) free() {
 	s := op.server
-	if op.fresh {
+	if op.fresh.Load() {
 		s.beside.Add(-1)
 	}
 	if op.state.Load() != abandoned && !op.lent && (op.Done() == nil || op.Err() == nil) {
@@ -103,7 +103,7 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
-	key, pooled, over := op.key, !op.fresh, true // read now: one that is abandoned may change op.key
+	key, pooled, over := op.key, !op.fresh.Load(), true // read now: one that is abandoned may change op.key
 	var why error
 	switch {
 	case op.Err() != nil:
@@ -138,8 +138,8 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	if op.verb == extend && failed > 0 {
-		s.nodes.of(key).patient.Store(over && op.fresh)
+	if op.verb == extend && failed > 0 && !op.ours && op.Err() == nil {
+		s.nodes.of(key).patient.Store(op.fresh.Load())
 	}
 	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), pooled, failed)
 	if over {
@@ -153,12 +153,12 @@ func (op *operation) apart() (over bool, why error) {
 	node, ctx := op.server.nodes.of(op.key), op.Context
 	l := &node.limit
 	switch {
-	case op.verb == extend && op.fresh:
+	case op.verb == extend && op.fresh.Load():
 		l = &node.dialling
 	case op.verb == extend:
 		l = &node.extensions
 	}
-	if err := l.enter(ctx, op.end); err != nil {
+	if err := l.enter(ctx, op.end, op.verb == release && op.server.running.Closing()); err != nil { // else nothing sends it
 		op.run(err)
 		return true, nil
 	}

@@ -107,7 +107,7 @@ func (s *Server) noteBegin(op *operation) {
 		key := op.requests[i].claim.Key
 		if _, dials := s.dialNext[key]; dials {
 			op.freshen()
-			if op.fresh && (!op.aside || op.verb != release) {
+			if op.fresh.Load() && (!op.aside || op.verb != release) {
 				delete(s.dialNext, key)
 			}
 		}
