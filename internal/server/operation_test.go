@@ -78,6 +78,66 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	}
 }
 
+// As many may run as have come back in time, which only a burst shows, until one does not.
+func TestAsManyOperationsMayRunAsHaveComeBackInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, stuck, s := snared(t)
+		var all sync.WaitGroup
+		begin := func(ctx context.Context, n int, timeout time.Duration) {
+			stuck = p.shut()
+			for range n {
+				all.Go(func() {
+					q := request("k")
+					q.Timeout = timeout
+					s.InUse(ctx, q.lock())
+				})
+			}
+			synctest.Wait()
+		}
+		end := func() {
+			all.Wait()
+			close(stuck)
+			time.Sleep(time.Minute)
+		}
+		burst := func() int32 {
+			p.worst.Store(0)
+			begin(t.Context(), 100, 10*time.Second)
+			close(stuck)
+			all.Wait()
+			return p.worst.Load()
+		}
+		begin(t.Context(), 16+5, 10*time.Second)
+		time.Sleep(5 * time.Second)
+		before := stuck
+		stuck = p.shut()
+		close(before) // five are left, which came late to their turn
+		end()
+		assert.Greater(t, burst(), int32(16))
+		many := burst()
+		assert.Greater(t, many, int32(32))
+
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			begin(ctx, 10, 10*time.Second)
+			cancel()
+			end()
+		}
+		assert.GreaterOrEqual(t, burst(), many, "that few callers gave up")
+
+		begin(t.Context(), 16, 10*time.Second) // in time, as far as we know
+		q := request("k")
+		q.Timeout = time.Second
+		failed(t, s.InUse(t.Context(), q.lock())) // and this one not
+		assert.ErrorContains(t, s.InUse(t.Context(), q.lock()).Err, "too many operations are stuck")
+		end()
+		for range 200 { // one after the other says nothing of many at once
+			s.InUse(t.Context(), request("k").lock())
+		}
+		assert.Equal(t, int32(16), burst(), "after one that was late")
+	})
+}
+
 // They can't tell whether what they leave behind would have come back in time.
 func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	t.Parallel()
