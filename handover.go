@@ -167,8 +167,8 @@ type takings struct {
 	begun *lock.Taking
 }
 
-// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked as by Lock, with a lease of
-// its own options. With [WithFencing] its fence is higher than the giver's, so a resource refuses late writes of the giver.
+// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked, with a lease of its own
+// options: see [Mutex.Lease]. With [WithFencing] its fence is above the giver's, so a resource refuses late writes.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already; or too early: a HandOver that
