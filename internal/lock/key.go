@@ -179,8 +179,10 @@ func (k *Key) takeGift(t *server.Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	quorum.Drop(votes(k.gifts)...)
-	k.gifts = nil
+	if len(k.gifts) > 0 { // else nothing is allocated
+		quorum.Drop(votes(k.gifts)...)
+		k.gifts = nil
+	}
 }
 
 // giveBack releases all that is left. The caller has the turn.

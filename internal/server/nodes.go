@@ -141,9 +141,8 @@ func (n *nodes) close(end time.Time) {
 
 const maxStuck = 16 // operations of one node may always run at once
 
-// A limit bounds how many operations a node that hangs can keep: each is a goroutine, and a connection or a dial, that
-// nothing can end. So many may run as have come back in time before; as with a TCP connection that number
-// grows while they do, and falls back when one does not.
+// A limit bounds how many operations a node that hangs keeps: goroutines, with a connection or a dial, that nothing ends. So
+// many may run as have come back in time; as with TCP, that number grows while they do, and falls when one does not.
 type limit struct {
 	mu      sync.Mutex
 	running int
@@ -167,8 +166,7 @@ func leaves(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// enter waits until one more may run, in order of arrival. It fails when the time is over, or when the caller leaves. It does
-// not wait if this is the last chance.
+// enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, or when the caller leaves.
 func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
