@@ -148,8 +148,8 @@ func WithPollInterval(d time.Duration) Option {
 }
 
 // WithBackoff replaces the poll interval by a wait that depends on the number of the failed try, which counts from 1
-// for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The TTL does not limit the wait. A negative
-// wait counts as 0. The function must be safe for concurrent use.
+// for each Lock. [Linear], [Exponential] and [Jittered] are ready-made. The TTL does not limit the wait, but
+// a second does in an [RWMutex]. A negative wait counts as 0. The function must be safe for concurrent use.
 func WithBackoff(wait func(attempt int) time.Duration) Option {
 	return checked(wait != nil, func(c *config) { c.backoff = wait }, "WithBackoff: the function is nil")
 }

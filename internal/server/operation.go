@@ -163,8 +163,8 @@ func (op *operation) apart() (over bool, why error) {
 		return true, nil
 	}
 	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because it came late to its turn
-	if op.server.Source.Punctual {                          // it is a Round, so this is another one
-		op.run(nil)
+	if op.server.Source.Punctual {
+		op.run(nil) // here: in a Round this is not the goroutine of the caller
 		inTime := time.Now().Before(op.end)
 		if !inTime {
 			l.abandon(prompt)
