@@ -86,7 +86,7 @@ func (a *acquisition) finish() {
 	if a.ticket != nil {
 		a.ticket.waiter.Leave()
 		if goesOn {
-			a.key.arrived = a.ticket.arrived
+			a.key.leave().arrived = a.ticket.arrived
 		}
 	}
 	if !a.granted {
@@ -116,7 +116,7 @@ func (a *acquisition) line(ctx context.Context) state {
 		if a.turn = true; a.adopted() {
 			return held
 		}
-		a.began, a.fresh = time.Now(), a.key.pause == 0
+		a.began, a.fresh = time.Now(), a.key.left.pause == 0
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
 		// overtake one that the servers have refused, and that waits.
@@ -141,7 +141,7 @@ func (a *acquisition) line(ctx context.Context) state {
 			a.grant = g
 			return a.won(0)
 		}
-	case a.key.mark != nil: // that of a writer, whose line is that of a Mutex of the same key
+	case a.key.left.mark != nil: // that of a writer, whose line is that of a Mutex of the same key
 		a.key.giveBack()
 	}
 	return trying
@@ -200,7 +200,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	case first && (a.Once || a.fresh):
 		t.Start = a.began // it has not waited
 	case first: // another waiter of this process may have tried just now
-		if _, ok := a.sleep(ctx, min(a.key.pause-a.engine.now(), a.Pause(1)), nil); !ok {
+		if _, ok := a.sleep(ctx, min(a.key.left.pause-a.engine.now(), a.Pause(1)), nil); !ok {
 			return failed
 		}
 	}
@@ -210,7 +210,6 @@ func (a *acquisition) try(ctx context.Context) state {
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.makeWay(l, a.key)
 	}
-	a.key.kind.Store(a.Terms.Kind)
 	if a.turn {
 		a.key.asked.CompareAndSwap(0, int64(max(a.engine.now(), 1)))
 	}
@@ -257,16 +256,16 @@ func (a *acquisition) grouped() bool {
 
 // won makes a grant of what the servers gave. Its callers have just seen that ctx has not ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
-	if a.Terms.Kind == server.Writer && a.key.mark != nil { // it goes with the lock
+	if a.Terms.Kind == server.Writer && a.key.left.mark != nil { // it goes with the lock
 		a.grant.votes.Each((*server.Claim).Waited)
-		a.key.mark = nil
+		a.key.left.mark = nil
 	}
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
 	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
-		a.key.gifts = append(a.key.gifts, a.group...)
+		a.key.leave().gifts = append(a.key.left.gifts, a.group...)
 	}
 	a.key.answered(nil)
 	return held

@@ -120,16 +120,15 @@ func (e *Engine) Close(d time.Duration) {
 	}
 	keys := slices.Collect(maps.Values(e.keys))
 	e.mu.Unlock()
-	var disposing sync.WaitGroup
+	var closing sync.WaitGroup
 	for _, k := range keys {
 		k.fifo.Close()
-		disposing.Go(k.releaseParked)
+		closing.Go(k.releaseParked)
 	}
 	e.keeper.Close()
-	disposing.Wait()
+	closing.Wait()
 	e.background.Wait(time.Until(end)) // a release that has just failed still gets the last attempt of the runner
 	e.quorum.Wait(time.Until(end))     // and what goes on after its majority has its time
-	var closing sync.WaitGroup
 	closing.Go(func() { e.hub().Close(d) })
 	e.quorum.Close(d)
 	closing.Wait()

@@ -34,7 +34,7 @@ func (e *Engine) Infos() []*Info {
 		if g.kind().Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
 			of = lineOf(g.kind(), g.votes.Lock().Key)
 		}
-		info := cmp.Or(found[of], &Info{Keys: g.key.keys(), Kind: g.kind(), Idle: true})
+		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Lock().Keys), Kind: g.kind(), Idle: true})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
 			info.Owner, info.Fence, info.Since = g.terms().Owner, g.votes.Fence, g.votes.At
@@ -49,9 +49,13 @@ func (e *Engine) Infos() []*Info {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, k := range e.keys {
-		info := cmp.Or(found[k.line], &Info{Keys: k.keys(), Kind: k.kind.Load()})
+		l := k.last.Load()
+		if l == nil {
+			continue
+		}
+		info := cmp.Or(found[k.line], &Info{Keys: slices.Collect(l.Keys), Kind: l.Kind})
 		info.Waiting = k.fifo.Waiting()
-		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || k.kind.Load().Shared) {
+		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || l.Kind.Shared) {
 			info.Waiting++ // the one that asks the servers
 			info.Failure = f
 		}

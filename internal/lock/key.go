@@ -37,8 +37,7 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 type Key struct {
 	engine *Engine
 	line   line
-	all    *[]string                   // its keys; nil: the line is the key
-	kind   atomic.Pointer[server.Kind] // of the last try
+	last   atomic.Pointer[server.Lock] // that a call has wanted last; nil before the first
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.
@@ -48,11 +47,25 @@ type Key struct {
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
 	asked   atomic.Int64                   // when the try began that has no answer, since the Engine was made; 0: none
 
-	// These belong to the turn.
+	left *left // belongs to the turn; apart, because a process may hold very many locks
+}
+
+// What is left for the next in line by a call that waited.
+type left struct {
 	pause   time.Duration // no waiter tries before this, since the Engine was made
 	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
 	gifts   []*Grant      // what a try has won for those behind its call in line
 	mark    *Grant        // releasing it removes this process's mark that it waits; nil: there is none
+}
+
+var nothing = new(left)
+
+// leave returns what is left for the next in line, to be changed.
+func (k *Key) leave() *left {
+	if k.left == nothing {
+		k.left = new(left)
+	}
+	return k.left
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
@@ -65,12 +78,7 @@ func (e *Engine) ref(c *Call) *Key {
 	}
 	k := e.keys[l]
 	if k == nil {
-		k = &Key{engine: e, line: l}
-		k.kind.Store(c.Terms.Kind)
-		if string(l) != c.Key {
-			all := append([]string{c.Key}, c.More...)
-			k.all = &all
-		}
+		k = &Key{engine: e, line: l, left: nothing}
 		e.keys[l] = k
 	}
 	k.refs.Add(1)
@@ -90,13 +98,6 @@ func (k *Key) unref() {
 	}
 }
 
-func (k *Key) keys() []string {
-	if k.all != nil {
-		return *k.all
-	}
-	return []string{string(k.line)}
-}
-
 // answered notes the outcome of a try: nil, or why it has failed.
 func (k *Key) answered(f *quorum.Failure) {
 	k.failure.Store(f)
@@ -106,7 +107,7 @@ func (k *Key) answered(f *quorum.Failure) {
 // known returns why a caller can't have the lock now, as far as this process knows: a hold of its own that excludes others,
 // the answer to the last try, or a try without an answer for longer than silence. Nil: it knows of nothing.
 func (k *Key) known(silence time.Duration) *quorum.Failure {
-	if g := k.grant.Load(); g != nil && !k.kind.Load().Shared {
+	if g := k.grant.Load(); g != nil && !g.terms().Kind.Shared {
 		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}
 	}
 	f, asked := k.failure.Load(), time.Duration(k.asked.Load())
@@ -126,7 +127,7 @@ func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
 func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	var found []*Key
 	e.mu.Lock()
-	for _, name := range append([]string{l.Key}, l.More...) {
+	for name := range l.Keys {
 		for _, kind := range []*server.Kind{server.Mutex, server.Reader} {
 			if k := e.keys[lineOf(kind, name)]; k != nil && k != self {
 				found = append(found, k)
@@ -162,15 +163,17 @@ func (k *Key) pass() {
 // forget drops what the goroutines of this line were told: it is of no use to one that comes later. The caller has the turn.
 func (k *Key) forget() {
 	k.refused.Store(false)
-	k.pause, k.arrived = 0, 0
+	if k.left != nothing {
+		k.left.pause, k.left.arrived = 0, 0
+	}
 	k.answered(nil)
 }
 
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeGift(t *server.Terms) *Grant {
-	for i, g := range k.gifts {
+	for i, g := range k.left.gifts {
 		if *g.terms() == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
-			k.gifts = slices.Delete(k.gifts, i, i+1)
+			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
 			return g
 		}
 	}
@@ -179,16 +182,16 @@ func (k *Key) takeGift(t *server.Terms) *Grant {
 
 // returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
 func (k *Key) returnGifts() {
-	if len(k.gifts) > 0 { // else nothing is allocated
-		quorum.Drop(votes(k.gifts)...)
-		k.gifts = nil
+	if len(k.left.gifts) > 0 { // else nothing is allocated
+		quorum.Drop(votes(k.left.gifts)...)
+		k.left.gifts = nil
 	}
 }
 
 // giveBack releases all that is left. The caller has the turn.
 func (k *Key) giveBack() {
-	if k.mark != nil {
-		k.gifts, k.mark = append(k.gifts, k.mark), nil
+	if k.left.mark != nil {
+		k.left.gifts, k.left.mark = append(k.left.gifts, k.left.mark), nil
 	}
 	k.returnGifts()
 }

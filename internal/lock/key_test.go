@@ -3,6 +3,7 @@ package lock
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 
@@ -35,4 +36,10 @@ func TestOtherKeysHaveAnotherLine(t *testing.T) {
 	assert.NotEqual(t, lineOf(server.Mutex, "a"), lineOf(server.Reader, "a"))
 	assert.NotEqual(t, lineOf(server.Semaphore, "a"), lineOf(server.Reader, "a"))
 	assert.Equal(t, lineOf(server.Mutex, "a"), lineOf(server.Writer, "a"))
+}
+
+// A process may hold very many locks: the benchmark has a limit for the bytes of each. One field more may cost 32.
+func TestAHeldLockTakesLittleMemory(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(Key{}), uintptr(96))
+	assert.LessOrEqual(t, unsafe.Sizeof(Grant{}), uintptr(320))
 }

@@ -51,8 +51,8 @@ func (a *acquisition) newTicket() {
 	a.grant = a.key.want(&a.Call)
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
 	a.ticket = &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token, l.Key), every: minLook}
-	a.ticket.arrive(a.key.arrived)
-	a.key.arrived = 0
+	a.ticket.arrive(a.key.left.arrived)
+	a.key.leave().arrived = 0
 }
 
 // renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.

@@ -95,7 +95,7 @@ func (a *acquisition) drop(goesOn bool) {
 	tries := append(a.group, a.grant)
 	a.grant, a.group = nil, nil
 	if a.turn && !goesOn {
-		a.key.gifts = append(a.key.gifts, tries...)
+		a.key.leave().gifts = append(a.key.left.gifts, tries...)
 		a.key.giveBack()
 		return
 	}
@@ -104,8 +104,8 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	quorum.Drop(votes(tries)...)
 	if a.Terms.Kind.Shows && !a.Once {
-		a.key.mark = a.key.want(&a.Call)
-		a.key.mark.votes.Each((*server.Claim).Waited)
+		a.key.leave().mark = a.key.want(&a.Call)
+		a.key.left.mark.votes.Each((*server.Claim).Waited)
 	}
 }
 
@@ -122,7 +122,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if !a.Terms.Kind.Shows {
 		a.wait = a.Pause(a.tries)
 	}
-	a.key.pause = a.engine.now() + a.wait
+	a.key.leave().pause = a.engine.now() + a.wait
 	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
 		return failed
 	}

@@ -97,7 +97,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	if l.fenced() || op.verb == raise {
 		counter = (l.TTL + fenceTTL).Milliseconds()
-		for k := range l.keys {
+		for k := range l.Keys {
 			list = append(list, FenceKey(k))
 		}
 	}

@@ -71,7 +71,7 @@ type Extras struct {
 // NoExtras are those of a lock of one key that does not wait.
 var NoExtras = new(Extras)
 
-func (l *Lock) keys(yield func(string) bool) {
+func (l *Lock) Keys(yield func(string) bool) {
 	if yield(l.Key) {
 		slices.Values(l.More)(yield)
 	}

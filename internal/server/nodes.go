@@ -43,9 +43,10 @@ const (
 	askTimeout = time.Second
 )
 
-func (n *nodes) of(key string) *node {
+// at returns the node that serves a key, and its clock.
+func (n *nodes) at(key string) (*node, *clock) {
 	if !n.cluster.Load() {
-		return &n.single
+		return &n.single, &n.alone
 	}
 	slot := Slot(key)
 	n.mu.Lock()
@@ -53,21 +54,14 @@ func (n *nodes) of(key string) *node {
 	if n.bySlot[slot] == nil {
 		n.bySlot[slot] = n.fresh()
 	}
-	return n.bySlot[slot]
-}
-
-func (n *nodes) clock(key string) *clock {
-	if !n.cluster.Load() {
-		return &n.alone
-	}
-	slot := Slot(key)
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.clocks[slot] == nil {
 		n.clocks[slot] = new(clock)
 	}
-	return n.clocks[slot]
+	return n.bySlot[slot], n.clocks[slot]
 }
+
+func (n *nodes) of(key string) *node     { node, _ := n.at(key); return node }
+func (n *nodes) clock(key string) *clock { _, clock := n.at(key); return clock }
 
 // fresh returns a new node. The caller holds n.mu.
 func (n *nodes) fresh() *node {

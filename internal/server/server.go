@@ -156,7 +156,7 @@ func (s *Server) noteEnd(op *operation, silent, left, pooled bool, failed int) {
 func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range c.keys {
+	for key := range c.Keys {
 		all := slices.DeleteFunc(s.released[key], func(other *Claim) bool { return other == c })
 		if inTheWay {
 			all = append(all, c)
@@ -196,7 +196,7 @@ func (s *Server) inTheWay(next *Claim) *Claim {
 	if len(s.released) == 0 {
 		return nil
 	}
-	for key := range next.keys {
+	for key := range next.Keys {
 		for _, c := range s.released[key] {
 			if c != next {
 				return c
