@@ -75,7 +75,9 @@ func (op *operation) lay(r *request) (script, []any) {
 	}
 	switch op.verb {
 	case acquire, swap:
-		fence = string(l.Fence)
+		if !t.Regains { // the lock has one, which was written before
+			fence = string(l.Fence)
+		}
 		if t.Shows > 0 {
 			mark = l.mark()
 		}
