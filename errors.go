@@ -41,14 +41,15 @@ func (e *LockedError) Error() string {
 	case e.Nested:
 		return fmt.Sprintf("redimutex: %q: nested: locked by the Do that gave this ctx, so the wait would never end; "+
 			"with WithReentrancy, Do and TryDo run inside it, if it has all their keys", e.Key)
-	case e.Owner != "" && e.Left > 0:
-		return fmt.Sprintf("%s, %s, for another %v", s, e.Owner, e.Left)
-	case e.Owner != "":
-		return fmt.Sprintf("%s, %s", s, e.Owner)
+	}
+	if e.Owner != "" {
+		s += ", " + e.Owner
+	}
+	switch {
 	case e.Left > 0:
-		return fmt.Sprintf("%s for another %v", s, e.Left)
+		s += fmt.Sprintf(", for another %v", e.Left)
 	case e.Left < 0:
-		return s + ", with a key that never expires"
+		s += ", with a key that never expires"
 	}
 	return s
 }

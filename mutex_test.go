@@ -264,13 +264,14 @@ func TestForeignClientOfTheCommonProtocolSharesTheLock(t *testing.T) {
 func TestErrorsSayWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for text, err := range map[string]error{
-		`redimutex: "k": locked by another holder`:                                &redimutex.LockedError{Key: "k"},
-		`redimutex: "k": locked by another holder, me`:                            &redimutex.LockedError{Key: "k", Owner: "me"},
-		`redimutex: "k": locked by another holder for another 2s`:                 &redimutex.LockedError{Key: "k", Left: 2 * time.Second},
-		`redimutex: "k": locked by another holder, me, for another 2s`:            &redimutex.LockedError{Key: "k", Owner: "me", Left: 2 * time.Second},
-		`redimutex: "k": locked by another holder, with a key that never expires`: &redimutex.LockedError{Key: "k", Left: -1},
-		`redimutex: "k": lease lost: taken`:                                       &redimutex.LostError{Key: "k", Reason: redimutex.Taken},
-		`server 2: the connection was cut`:                                        &redimutex.NodeError{Node: 2, Err: redistest.ErrCut},
+		`redimutex: "k": locked by another holder`:                                    &redimutex.LockedError{Key: "k"},
+		`redimutex: "k": locked by another holder, me`:                                &redimutex.LockedError{Key: "k", Owner: "me"},
+		`redimutex: "k": locked by another holder, for another 2s`:                    &redimutex.LockedError{Key: "k", Left: 2 * time.Second},
+		`redimutex: "k": locked by another holder, me, for another 2s`:                &redimutex.LockedError{Key: "k", Owner: "me", Left: 2 * time.Second},
+		`redimutex: "k": locked by another holder, with a key that never expires`:     &redimutex.LockedError{Key: "k", Left: -1},
+		`redimutex: "k": locked by another holder, me, with a key that never expires`: &redimutex.LockedError{Key: "k", Owner: "me", Left: -1},
+		`redimutex: "k": lease lost: taken`:                                           &redimutex.LostError{Key: "k", Reason: redimutex.Taken},
+		`server 2: the connection was cut`:                                            &redimutex.NodeError{Node: 2, Err: redistest.ErrCut},
 	} {
 		assert.EqualError(t, err, text)
 	}

@@ -56,7 +56,8 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 // not given away before f has returned. While f runs on after a loss, this process is no candidate. If it never
 // leads, f is not called.
 //
-// An error of f after the end of its lead is ignored. Any other ends Run, which returns it as it is.
+// An error of f after its lead was lost or resigned is ignored. Any other ends Run, which returns it as it is: also one of
+// an f that was told to stop because ctx has ended.
 //
 // Otherwise Run returns the cause of ctx, or why it can't be a candidate. These are the errors of
 // [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are
@@ -96,7 +97,7 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 }
 
 // serve writes the record of the leader, and runs f. A majority has the record before f begins, so every leader can
-// be seen. An error after the end of the lead is ignored.
+// be seen. An error after the lead was lost or resigned is ignored.
 func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()

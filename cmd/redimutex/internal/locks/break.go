@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -214,7 +215,11 @@ func (b *breach) status(stderr io.Writer) int {
 	case wasBroken:
 		return cli.OK
 	case wasUnclear:
-		fmt.Fprintf(stderr, "redimutex: can't break %q: %s; it may be broken or not\n", b.Key, b.nodes.Explain(errors.Join(b.errs...)))
+		outcome := ""
+		if slices.ContainsFunc(b.errs, func(err error) bool { return !server.Permanent(err) }) {
+			outcome = "; it may be broken or not"
+		}
+		fmt.Fprintf(stderr, "redimutex: can't break %q: %s%s\n", b.Key, b.nodes.Explain(errors.Join(b.errs...)), outcome)
 		return cli.Unavailable
 	}
 	return cli.Failure

@@ -259,6 +259,7 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 	})
 	assert.Equal(t, cli.Unavailable, status)
 	assert.Contains(t, stderr, "NOPERM")
+	assert.NotContains(t, stderr, "broken or not", "it was refused")
 	assert.NotContains(t, stderr, "hunter2")
 	assert.Equal(t, "token", s.Get("job"))
 }

@@ -22,7 +22,7 @@ func Show() *cli.Command {
 			a token is all that one needs to release the lock.`)},
 		Flags: []*cli.Flag{
 			servers.Flag(&given, ""),
-			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, kind (mutex, writer, reader or semaphore; "": free), holding (how many hold it), owner ("" if unknown, or many),
+			{Names: []string{"json"}, Value: cli.Switch(&asJSON), Text: `One JSON object: key, held, kind (mutex, semaphore, reader or writer; "": free), holding (how many hold it), owner ("" if unknown, or many),
 				foreign (the token is of another library), no_token (the
 				value is no token that we know: perhaps it is no lock), ttl_ms (-1: the key never expires), age_ms (-1:
 				unknown), fence (0: none is known; with

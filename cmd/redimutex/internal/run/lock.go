@@ -226,7 +226,7 @@ func (r *runner) unlock() {
 	switch {
 	case err == nil || r.watch.ending():
 	case errors.As(err, &lost):
-		r.notes.say("%s; that was noticed only after the command had ended", r.lostWords(lost.Reason))
+		r.notes.say("%s; that was noticed only after the command had ended", r.lostWords(lost))
 	case r.minHold > 0: // it stays for long enough
 	default:
 		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.name, r.servers.Failures(err))
@@ -251,18 +251,21 @@ func (r *runner) abandon() {
 }
 
 // lostWords says how a lock was lost.
-func (j *job) lostWords(reason redimutex.Reason) string {
-	why := "it was " + string(reason)
-	switch reason {
+func (j *job) lostWords(lost *redimutex.LostError) string {
+	key, why := "its key", "it was "+string(lost.Reason)
+	if len(j.keys) > 1 {
+		key = fmt.Sprintf("its key %q", shorten(lost.Key))
+	}
+	switch lost.Reason {
 	case redimutex.Expired:
 		why = "it expired, because it could not be renewed in time"
 	case redimutex.Deleted:
-		why = "its key was deleted, or the server lost its data"
+		why = key + " was deleted, or the server lost its data"
 		if len(j.servers) > 1 {
 			why += " (or do two of the URLs lead to one server? redimutex doctor says so)"
 		}
 	case redimutex.Taken:
-		why = "another client has overwritten its key"
+		why = "another client has overwritten " + key
 	case redimutex.Closed:
 	}
 	return fmt.Sprintf("the lock %q was lost: %s", j.name, why)

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,21 @@ func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	assert.Equal(t, "redimutex: the lock \"job\" was lost: its key was deleted, or the server lost its data; "+
 		"the command is sent TERM, and KILL in 2s\n", p.Notes())
 	assert.NotContains(t, s.Keys(), "job")
+}
+
+func TestALossOfOneOfManyKeysNamesIt(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	keys := []string{"lost"}
+	for i := range 100 {
+		keys = append(keys, fmt.Sprintf("the key of an account with a long name, number %d", i))
+	}
+	p := clitest.Launch(t, s, append(append([]string{"run", "-ttl", "4"}, keys...), "--", "sh", "-c", endless)...)
+	p.Says("ready")
+	s.Do("DEL", "lost")
+	p.Status()
+	assert.Contains(t, p.Notes(), `was lost: its key "lost" was deleted`)
+	assert.Less(t, len(p.Notes()), 1000)
 }
 
 func TestALossByTwoNamesOfOneServerSaysWhatMayBeWrong(t *testing.T) {

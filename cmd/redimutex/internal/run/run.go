@@ -80,7 +80,8 @@ func command() *cli.Command {
 				Text: `Exit status when the lock is held and -n or -w ended the wait. Default: 1; from 0 to 255`,
 			},
 			{Names: []string{"queue"}, Value: cli.Switch(&j.queue), Text: `Wait in line, in order of arrival, with all others that
-				use this flag, instead of asking again and again. For one KEY and one server.`},
+				use this flag, instead of asking again and again. For one KEY and one server. Runs with -s do not stand behind
+				one without it.`},
 			{Names: []string{"ttl"}, Arg: "TIME", Value: cli.Time(&j.ttl), Text: `How long the lock outlives us if we crash. It is
 				renewed every third of that, so COMMAND may run for as long as it likes. Default: 10s; 100ms at least`},
 			{Names: []string{"grace"}, Arg: "TIME", Value: cli.Time(&j.grace), Text: `When the lock is lost: time
@@ -118,7 +119,7 @@ func (j *job) check(in *cli.Input) (err error) {
 		return err
 	}
 	slices.Sort(j.keys)
-	j.name = strings.Join(j.keys, " ")
+	j.name = shorten(strings.Join(j.keys, " "))
 	j.command = in.Behind
 	switch {
 	case len(j.command) == 0 || j.command[0] == "":
@@ -220,10 +221,10 @@ func (j *job) cannotRun(err error) (status int, words string) {
 	case errors.Is(err, exec.ErrNotFound):
 		reason = errors.New("there is no such command in the folders of $PATH")
 	}
-	line := strings.Join(j.command, " ")
+	line, keys := strings.Join(j.command, " "), strings.Join(j.keys, " ")
 	switch {
-	case number == syscall.E2BIG && len(j.name) > len(line):
-		hint = fmt.Sprintf("; it gets all KEYs in its environment, and they are %d bytes: lock fewer of them, or shorter ones", len(j.name))
+	case number == syscall.E2BIG && len(keys) > len(line):
+		hint = fmt.Sprintf("; it gets all KEYs in its environment, and they are %d bytes: lock fewer of them, or shorter ones", len(keys))
 	case number == syscall.E2BIG:
 		hint = fmt.Sprintf("; it and its arguments are %d bytes: pass them in a file, or by stdin", len(line))
 	case len(j.command) == 1 && status == cli.NotFound && strings.ContainsAny(line, " \t;|&<>$()*") && cli.Mask(line) == line:
@@ -263,7 +264,7 @@ func shorten(s string) string {
 		return s
 	}
 	n := maxLabel - len(mark)
-	for !utf8.RuneStart(s[n]) {
+	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
 	return s[:n] + mark

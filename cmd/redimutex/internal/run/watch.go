@@ -102,13 +102,13 @@ func (w *watch) lose(err error, now time.Time) {
 		// What was sent TERM has had its time; what was not, because we were stopped, has none.
 		w.kill = now
 		if !w.warned.Equal(w.lease.Until()) {
-			w.notes.say("%s; the command is sent KILL", w.lostWords(lost.Reason))
+			w.notes.say("%s; the command is sent KILL", w.lostWords(lost))
 		}
 		return
 	}
 	w.kill = now.Add(w.grace)
 	w.group.end(syscall.SIGTERM)
-	w.notes.say("%s; the command is sent TERM, and KILL in %v", w.lostWords(lost.Reason), w.grace)
+	w.notes.say("%s; the command is sent TERM, and KILL in %v", w.lostWords(lost), w.grace)
 }
 
 // follow deals with the command having been stopped. At a terminal we stop as well, so that the shell

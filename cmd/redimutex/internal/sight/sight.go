@@ -19,7 +19,7 @@ import (
 // A Sight is what is known about a lock, by one server or by all of them together.
 type Sight struct {
 	Held    bool   `json:"held"`
-	Kind    string `json:"kind"`    // mutex, writer, reader or semaphore; "" if it is free
+	Kind    string `json:"kind"`    // mutex, semaphore, reader or writer; "" if it is free
 	Holding int    `json:"holding"` // how many hold it; more than one of a semaphore, or of readers
 	Owner   string `json:"owner"`   // "" where many may hold it
 	Foreign bool   `json:"foreign"`
