@@ -68,12 +68,6 @@ func (k *Keeper) Start(l *Lease, t Terms) bool {
 	return true
 }
 
-func (k *Keeper) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.leases)
-}
-
 func (k *Keeper) Leases() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()

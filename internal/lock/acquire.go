@@ -91,12 +91,10 @@ func (a *acquisition) finish() {
 	}
 	if !a.granted {
 		a.drop(goesOn)
+		defer a.key.unref() // else the grant has the reference
 	}
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
 		a.key.pass()
-	}
-	if !a.granted {
-		a.key.unref() // else the grant has the reference
 	}
 }
 

@@ -78,7 +78,7 @@ func New(pools []server.Pool) *Engine {
 	return e
 }
 
-func (e *Engine) Held() int { return e.keeper.Len() }
+func (e *Engine) Held() int { return len(e.keeper.Leases()) }
 
 func (e *Engine) Keys() int {
 	e.mu.Lock()

@@ -137,17 +137,15 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 
 // extended records the outcome of an extension. ttl: what renewals ask for from now on, if it succeeds; 0: what they did.
 func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) {
+	counter := &g.key.engine.NotRenewed
 	if f == nil {
 		g.lease.Extended(until, ttl)
+		counter = &g.key.engine.Renewed
 	}
 	if g.lease.Reason() == keepalive.Unlocked || g.lose(f) {
 		return
 	}
-	if f == nil {
-		g.key.engine.Renewed.Add(1)
-	} else {
-		g.key.engine.NotRenewed.Add(1)
-	}
+	counter.Add(1)
 	for _, h := range g.present() {
 		if h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(f)

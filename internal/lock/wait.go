@@ -53,7 +53,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 // notWon records a try that has failed, and decides how to go on.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	stopped := a.stopped(ctx)
-	if f.Kind != quorum.Closed && !stopped {
+	if !stopped {
 		a.key.answered(f) // else the try was cut short, which says nothing to other callers
 	}
 	switch {

@@ -156,9 +156,7 @@ func (r *round) tell(lock int) {
 func (r *round) askSkipped() {
 	for _, i := range r.skipped {
 		for k := range r.tallies {
-			if !r.tallies[k].in[i] {
-				r.tallies[k].replies[i].Err = nil
-			}
+			r.tallies[k].replies[i].Err = nil
 		}
 		r.dispatch(i)
 	}

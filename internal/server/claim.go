@@ -220,13 +220,9 @@ func (c *Claim) await(stop <-chan struct{}, until time.Time, so func() bool) boo
 		case <-changed:
 		case <-time.After(time.Until(until)):
 		case <-stop:
+			until = time.Time{}
 		}
 		c.mu.Lock()
-		select {
-		case <-stop:
-			return so()
-		default:
-		}
 	}
 	return so()
 }

@@ -15,7 +15,7 @@ import (
 // its bound: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
 // Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else another
 // goroutine does it. A caller whose time is over abandons that one, which then cleans up when it comes back.
-// An operation is also the ctx of its commands: that of its caller, with a deadline. Done, Err and Value are those of the
+// An operation is also the ctx of its commands: that of its caller, with a deadline. Done and Err are those of the
 // caller's ctx, so that context.AfterFunc on it needs no goroutine; so Done is not closed at the deadline.
 type operation struct {
 	context.Context // the caller's

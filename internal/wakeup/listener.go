@@ -44,11 +44,8 @@ func (h *Hub) run() {
 func (h *Hub) retire() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.wanted() {
-		return false
-	}
-	h.runs = false
-	return true
+	h.runs = h.wanted()
+	return !h.runs
 }
 
 // wanted reports whether the Hub has a waiter, or had one until just now. The caller holds h.mu.

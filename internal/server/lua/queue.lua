@@ -28,7 +28,7 @@ local function head(all, seen)
         return waiters[place], nil, place, seen
       end
     end
-    seen.place = #waiters -- from which the first goes
+    seen.place = #waiters -- all were looked at; the caller takes out the first
     -- Those who poll are not in the queue: the first must not wait for them, and they for it.
     local channel, wants, name = string.match(first, '^(%S+) (%S+) %S+ %d+ (.+)$')
     if channel and look(name, wants, channel) then

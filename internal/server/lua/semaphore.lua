@@ -10,7 +10,7 @@ local function foreign()
 end
 
 local function look(token, want)
-  -- All are in use if so many are in, without the others, that the first of them has still to end.
+  -- All permits are in use if the want-th from the end, by expiry, is still living.
   local ends, first = living(lock, '-' .. want)
   if first and not ends then
     return first
