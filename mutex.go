@@ -41,8 +41,8 @@ type exclusive struct{ object }
 //
 // A [sync.Locker] cannot return an error, so Lock panics when waiting cannot help: when a server refuses for good, in
 // its own words, when the Client is closed, and when [WithMaxAttempts] is used up. Refusals for good are a list (a
-// password, a permission, a key of another type, a server without scripts). All other errors pass. Use LockContext
-// where a panic is not what you want.
+// password, a permission, a key of another type, a server without scripts, a *redis.Pool that was closed). All other errors
+// pass. Use LockContext where a panic is not what you want.
 func (m *exclusive) Lock() {
 	if _, err := m.acquire(context.Background(), 0); err != nil {
 		panic(err)

@@ -132,6 +132,9 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
+// ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.
+var ErrPoolClosed = errors.New("the pool was closed: close the Client first")
+
 // Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
 // A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
 // it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
@@ -147,6 +150,8 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	}); ok {
 		if c, err = p.GetContext(ctx); err == nil {
 			_ = c.Err() // as in hung.dial; one that has broken is told by its first command
+		} else if _, plain := s.Pool.(*redis.Pool); plain && err.Error() == "redigo: get on closed pool" {
+			err = ErrPoolClosed
 		}
 		return c, err
 	}

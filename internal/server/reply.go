@@ -126,10 +126,10 @@ var permanent = []struct{ codes, words, plainer string }{
 
 // Permanent reports whether waiting can't fix err: the server understood us and says that what
 // we want will never work, for the reason in its words. What that is is a list. Everything else passes with time: broken
-// networks, servers that load, fail over, are full or read-only, and replies that we don't know.
+// networks, servers that load, fail over, are full or read-only, and replies that we don't know. A closed pool does not.
 func Permanent(err error) bool {
 	forever, _ := refusal(err)
-	return forever
+	return forever || errors.Is(err, conn.ErrPoolClosed)
 }
 
 // refusal is Permanent, and finds plainer words, if there are any.

@@ -1,6 +1,7 @@
 package failure_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -319,4 +320,33 @@ func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
 	require.NotEmpty(t, s.Get("k"))
 	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	assert.Empty(t, s.Keys())
+}
+
+// A pool that was closed stays closed, so waiting can't help.
+func TestAClosedPoolEndsWaitsAtOnce(t *testing.T) {
+	t.Parallel()
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
+	var pools []redimutex.Pool
+	for _, s := range servers {
+		pools = append(pools, s.Pool())
+	}
+	servers[0].Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
+	single := redimutex.NewClient(pools[:1])
+	t.Cleanup(func() { single.Close() })
+	ended := make(chan error, 1)
+	go func() { ended <- single.Mutex("k").LockContext(context.Background(), 0) }()
+	redistest.Wait(t, "it waits", func() bool { return single.Stats().Waiting == 1 })
+	require.NoError(t, pools[0].(*redis.Pool).Close())
+	err := <-ended
+	var node *redimutex.NodeError
+	require.ErrorAs(t, err, &node)
+	assert.ErrorContains(t, err, "the pool was closed")
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.Panics(t, single.Mutex("k").Lock)
+
+	three := redimutex.NewClient(pools)
+	t.Cleanup(func() { three.Close() })
+	m := three.Mutex("other")
+	require.NoError(t, m.LockContext(t.Context(), time.Minute), "two of three are a majority")
+	require.NoError(t, m.UnlockContext(t.Context()))
 }
