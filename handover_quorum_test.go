@@ -689,6 +689,28 @@ func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 	redistest.Wait(t, "the vote is back", func() bool { return all[0].Get("k") == given })
 }
 
+// Else takers that repeat may keep each other out until the Handover is over: the one that a vote is missing finds it taken.
+func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	const timeout = 20 * time.Second
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	given := all[2].Get("k")
+	all[0].Do("SET", "k", "another taker"+server.StepMark, "PX", time.Hour.Milliseconds())
+	fronts[1].Hang(redistest.AtCommand)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Mutex("k").TakeOver(ctx, h) }()
+	redistest.Wait(t, "it has a vote", func() bool { return all[2].Get("k") != given })
+	began := time.Now()
+	redistest.Wait(t, "the vote goes back", func() bool { return all[2].Get("k") == given })
+	assert.Less(t, time.Since(began), timeout/2)
+	cancel()
+	require.Error(t, <-ended)
+	fronts[1].Lift()
+}
+
 func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

@@ -106,6 +106,13 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 			require.ErrorIs(t, taker.TakeOver(ctx, h), context.DeadlineExceeded)
 			front.Lift()
 			require.NoError(t, taker.TakeOver(t.Context(), h))
+			waits, leave := context.WithCancel(t.Context())
+			go taker.LockContext(waits, 0) //nolint:errcheck // it does not get the lock
+			redistest.Wait(t, "it is told that one waits", func() bool {
+				infos := taker.Client().Locks()
+				return len(infos) == 1 && infos[0].Waiting == 1
+			})
+			leave()
 			token := taker.Lease().Token()
 			assert.Equal(t, token, s.Get("k"))
 			assert.ErrorIs(t, other.TakeOver(t.Context(), h), redimutex.ErrLost)
@@ -113,6 +120,26 @@ func TestATakeOverWithoutAnAnswerIsFoundByItsRepeat(t *testing.T) {
 			redistest.Wait(t, "the lock is free", func() bool { return !s.Exists("k") })
 		})
 	}
+}
+
+func TestATakeOverThatFailsDoesNotChangeWhatTheWaitersAreSaidToBe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool(), "k", patient)
+	h := handOver(t, newMutex(t, s.Pool(), "k", patient), time.Minute)
+	require.NoError(t, holder.TakeOver(t.Context(), h))
+	client := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	waits, leave := context.WithCancel(t.Context())
+	defer leave()
+	go client.RWMutex("k").LockContext(waits, 0) //nolint:errcheck // it does not get the lock
+	writer := func() bool {
+		infos := client.Locks()
+		return len(infos) == 1 && infos[0].Waiting == 1 && infos[0].Kind == "writer"
+	}
+	redistest.Wait(t, "the writer waits", writer)
+	require.ErrorIs(t, client.Mutex("k").TakeOver(t.Context(), h), redimutex.ErrLost)
+	assert.True(t, writer(), "%+v", client.Locks())
+	holder.Unlock()
 }
 
 func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {

@@ -209,6 +209,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.engine.makeWay(l, a.key)
 	}
 	if a.turn {
+		a.key.last.Store(a.grant.votes.Lock())
 		a.key.asked.CompareAndSwap(0, int64(max(a.engine.now(), 1)))
 	}
 	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {

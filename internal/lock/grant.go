@@ -47,7 +47,6 @@ func (k *Key) want(c *Call) *Grant {
 		extras.Channel, extras.HandOff = k.engine.hub().Channel(), handOff(c.Terms, k.engine.servers[0].RTT())
 	}
 	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, Token: c.Terms.Token(), Extras: extras})
-	k.last.Store(g.votes.Lock())
 	return g
 }
 

@@ -59,6 +59,9 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	g := x.grant
 	g.key = k
 	turn := k.fifo.TryAcquire()
+	if turn {
+		k.last.Store(g.votes.Lock())
+	}
 	f := x.taker.Take(ctx, func() bool { return g.start(0, turn, h) })
 	if f == nil {
 		return nil, nil

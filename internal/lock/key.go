@@ -37,7 +37,7 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 type Key struct {
 	engine *Engine
 	line   line
-	last   atomic.Pointer[server.Lock] // that a call has wanted last; nil before the first
+	last   atomic.Pointer[server.Lock] // that the one with the turn has asked for last; nil before that
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 	// refused says, in a line of those that may hold the lock together, that the one with the turn waits for its next try.

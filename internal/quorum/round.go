@@ -24,6 +24,7 @@ type round struct {
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
 	votes chan vote      // what is reported
 	over  chan struct{}  // closed when the caller has left
+	rival server.Verdict // see tally.split
 
 	// These belong to the caller.
 	tallies []tally // one for each lock
@@ -40,7 +41,7 @@ type vote struct {
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
 	r := &round{
 		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Left: make(chan struct{})}, began: start, bound: bound,
-		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n),
+		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n), rival: server.Held,
 	}
 	for k := range r.tallies {
 		r.tallies[k] = newTally(len(q.servers))
@@ -114,7 +115,7 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 			if n := len(r.skipped); n > 0 && t.stuck(n) {
 				r.askSkipped()
 			}
-			if t.split() && look == nil { // not at once: often they are but slow for a moment
+			if t.split(r.rival) && look == nil { // not at once: often they are but slow for a moment
 				look = time.After(max(server.MinSilence, r.bound/10))
 			}
 		case <-look:

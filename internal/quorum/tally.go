@@ -61,10 +61,10 @@ func (t *tally) stuck(skipped int) bool {
 	return !t.decided() && (working < t.need || t.out == skipped)
 }
 
-// split reports whether a majority has answered a try and is not agreed. Then its votes stand in the way of others, so it
-// does not wait for servers that are silent.
-func (t *tally) split() bool {
-	return t.said[server.Held] > 0 && len(t.replies)-t.said[server.Failed]-t.out >= t.need
+// split reports whether a majority has answered a try and is not agreed: rival is the verdict where others were faster. Then
+// its votes stand in their way, so it does not wait for servers that are silent.
+func (t *tally) split(rival server.Verdict) bool {
+	return t.said[rival] > 0 && len(t.replies)-t.said[server.Failed]-t.out >= t.need
 }
 
 // lease reads the end of the validity, and the fence, off the votes that were won.

@@ -135,6 +135,9 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		r.begin = func(i int) { v.claim(i).Enter() }
 		r.ask = func(i int) { v.swap(r, i, t, from) }
 	}
+	if t.Keeps { // another taker is in its first step, too
+		r.rival = server.Taken
+	}
 	r.run(ctx)
 	votes := &r.tallies[0]
 	failure := votes.refusal()
