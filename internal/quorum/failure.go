@@ -38,7 +38,4 @@ var (
 )
 
 // Unanswered returns the failure of a try that no server has answered yet.
-func (q *Quorum) Unanswered() *Failure {
-	t := newTally(len(q.servers))
-	return t.failure(Unavailable, nil)
-}
+func (q *Quorum) Unanswered() *Failure { return newTally(len(q.servers)).failure(Unavailable, nil) }

@@ -44,7 +44,7 @@ func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound tim
 		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n), rival: server.Held,
 	}
 	for k := range r.tallies {
-		r.tallies[k] = newTally(len(q.servers))
+		r.tallies[k] = *newTally(len(q.servers))
 	}
 	return r
 }

@@ -20,14 +20,14 @@ type tally struct {
 	told      bool                   // it counts no more
 }
 
-func newTally(n int) tally {
-	return tally{replies: make([]server.Reply, n), in: make([]bool, n), out: n, need: n/2 + 1}
+func newTally(n int) *tally {
+	return &tally{replies: make([]server.Reply, n), in: make([]bool, n), out: n, need: n/2 + 1}
 }
 
 func one(reply server.Reply) *tally {
 	t := newTally(1)
 	t.cast(0, reply)
-	return &t
+	return t
 }
 
 func (t *tally) cast(i int, reply server.Reply) {

@@ -178,11 +178,10 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
-	ttl := v.Lock().TTL
-	switch {
+	switch whole := v.Lock().TTL - Drift(v.Lock().TTL); {
 	case conn.Ended(ctx) != nil:
 		return errGivenUp
-	case v.Valid < (ttl-Drift(ttl))/2:
+	case v.Valid < whole/2:
 		return errSlow
 	}
 	return nil

@@ -15,19 +15,24 @@ import (
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
 // Others may use up the pool. So an extension waits a quarter of its time for one that is full, and then dials. Where it has
-// failed over what it dialled, the server may take no more connections, and the next ones wait for the pool instead.
+// failed over what it dialled, the server may take no more connections, and the next ones wait for those of the pool instead.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
-// only an extension does, because its lease depends on it.
+// only what is urgent does.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
-	if op.fresh.Load() || op.server.Source.Dial == nil {
+	if op.fresh.Load() || op.server.Source.Dial == nil || op.verb == extend && op.server.nodes.of(op.key).patient.Load() {
 		return
 	}
-	op.fresh.Store(beside.Add(1) <= limit || limit == 0 || op.verb == extend)
+	op.fresh.Store(beside.Add(1) <= limit || limit == 0 || op.urgent())
 	if !op.fresh.Load() {
 		beside.Add(-1)
 	}
+}
+
+// urgent reports whether a failure costs something: a lease, or a key that stays, because after Close no other release follows.
+func (op *operation) urgent() bool {
+	return op.verb == extend || op.verb == release && op.server.running.Closing()
 }
 
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
@@ -57,12 +62,11 @@ func (op *operation) connect() (err error) {
 	if b, ok := op.conn.(interface{ Bind(keys ...string) error }); ok {
 		op.pinned = true
 		op.server.nodes.cluster.Store(true)
-		if err := conn.Calm(func() error { return b.Bind(op.key) }); err != nil {
+		if err = conn.Plain(conn.Calm(func() error { return b.Bind(op.key) })); err != nil {
 			op.close()
-			return conn.Plain(err)
 		}
 	}
-	return nil
+	return err
 }
 
 func (op *operation) close() {
@@ -74,12 +78,12 @@ func (op *operation) close() {
 }
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
-// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. An extension also does
-// if the pool gives it none: those who hold locks may have them all.
+// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. What is urgent also does
+// if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
-	none := op.verb == extend && source.Dial != nil && (op.conn == nil || code == "" && !timedOut(err)) // a RetryConn finds out in Do
+	none := op.urgent() && source.Dial != nil && (op.conn == nil || code == "" && !timedOut(err)) // a RetryConn finds out in Do
 	return (broken && !timedOut(err) || none) && !op.fresh.Load() && op.redials < source.Redials && time.Now().Before(op.end)
 }
 
@@ -89,8 +93,9 @@ func (op *operation) attempt() error {
 	if err := op.connect(); err != nil {
 		return untried{err}
 	}
+	least := min(max(op.server.RTT(), time.Millisecond), op.due.Sub(op.began)/8) // a late reply would break the connection
 	switch {
-	case op.verb != release && (op.state.Load() == abandoned || !op.fresh.Load() && op.late()):
+	case op.verb != release && (op.state.Load() == abandoned || !op.fresh.Load() && time.Until(op.due) < least):
 		return untried{errTimeout}
 	case op.ask != nil:
 		return op.ask(op)
@@ -98,11 +103,6 @@ func (op *operation) attempt() error {
 		return op.set()
 	}
 	return op.scripts()
-}
-
-// late reports whether the pool's connection came when no reply can be expected in time. A late one would break it.
-func (op *operation) late() bool {
-	return time.Until(op.due) < min(max(op.server.RTT(), time.Millisecond), op.due.Sub(op.began)/8)
 }
 
 // follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether
@@ -158,6 +158,9 @@ func (op *operation) failed(err error) error {
 	case code == "":
 		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
+	case strings.Contains(text, "max number of clients"): // the server hangs up behind that
+		op.bad = true
+		return untried{errors.New(text)}
 	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -440,6 +441,60 @@ func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hangingUp connection says that the server takes no more, and breaks behind that.
+type hangingUp struct {
+	redis.Conn
+	commands atomic.Int32
+}
+
+func (c *hangingUp) Do(command string, _ ...any) (any, error) {
+	switch {
+	case command == "": // of its pool, as it comes back
+		return nil, nil
+	case c.commands.Add(1) > 1:
+		return nil, io.EOF
+	}
+	return nil, redis.Error("ERR max number of clients reached")
+}
+
+func (c *hangingUp) Err() error {
+	if c.commands.Load() > 1 {
+		return io.EOF
+	}
+	return nil
+}
+
+// The pool has such connections, and a good one behind them.
+func TestAnExtensionFindsTheGoodConnectionsOfThePoolWhereTheServerTakesNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.MaxIdle = 4, 4
+		var full atomic.Bool
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) {
+			c, err := dial()
+			if full.Load() && err == nil {
+				t.Cleanup(func() { c.Close() })
+				return &hangingUp{Conn: c}, nil
+			}
+			return c, err
+		}
+		s := open(t, pool)
+		q := request("k")
+		q.TTL = time.Hour
+		done(t, acquire(s, q))
+		good := pool.Get()
+		full.Store(true)
+		users := []redis.Conn{good, pool.Get(), pool.Get(), pool.Get()}
+		failed(t, one(s, q)) // the pool is full, and what it dials is refused
+		for _, user := range users {
+			require.NoError(t, user.Close()) // the good one first: the pool gives it out last
+		}
+		done(t, one(s, q))
+	})
 }
 
 // A reply that comes too late would break it, and then the pool has to dial.

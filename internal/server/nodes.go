@@ -125,7 +125,13 @@ func (n *nodes) close(end time.Time) {
 	n.mu.Lock()
 	all := append([]*node{&n.single}, n.made...)
 	n.mu.Unlock()
-	for _, node := range all { // at once, not behind what is under way: if the node hangs, that lasts as long as Close
+	for _, node := range all {
+		node.runner.mu.Lock()
+		node.runner.rouse() // it sends one batch after the other
+		node.runner.mu.Unlock()
+	}
+	runners.Wait(time.Until(end) / 8)
+	for _, node := range all { // then all at once: if the node hangs, a batch lasts as long as Close
 		for batch, _ := node.runner.due(); batch != nil; batch, _ = node.runner.due() {
 			runners.Go(func() { n.server.releaseAll(n.server.background, batch) })
 		}

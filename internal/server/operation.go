@@ -103,7 +103,7 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
-	key, pooled, over := op.key, !op.fresh.Load(), true // read now: one that is abandoned may change op.key
+	key, pooled, over := op.key, !op.fresh.Load() && !s.Source.Full(), true // read now: one that is abandoned may change op.key
 	var why error
 	switch {
 	case op.Err() != nil:

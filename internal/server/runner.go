@@ -118,7 +118,6 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	wait = maxPause
 	if last {
 		w.rests = now
-		w.rouse()
 	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {

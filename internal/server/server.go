@@ -95,7 +95,7 @@ func (s *Server) expect() {
 // noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
 // is an extension, and another one is stuck in the pool, but for a patient node.
 func (s *Server) noteBegin(op *operation) {
-	if node := s.nodes.of(op.key); op.verb == extend && !node.patient.Load() && node.extensions.left.Load() > 0 {
+	if node := s.nodes.of(op.key); op.verb == extend && node.extensions.left.Load() > 0 {
 		op.freshen()
 	}
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Server) noteBegin(op *operation) {
 const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
 
 // noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
-// connection of the pool. left: its caller did not wait until it could begin.
+// connection of the pool, which had one free. left: its caller did not wait until it could begin.
 func (s *Server) noteEnd(op *operation, silent, left, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.

@@ -137,6 +137,41 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 	}
 }
 
+// Many round trips of releases have few connections.
+func TestCloseReleasesAllThatIsKeptOverASmallPool(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	pool.MaxActive = 2
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second),
+		redimutex.WithLeaseReuse(2*time.Minute))
+	for i := range 1500 {
+		m := client.Mutex(strconv.Itoa(i))
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+	require.NoError(t, client.Close())
+	assert.Empty(t, s.Keys())
+}
+
+// Nothing would send the release once more.
+func TestUnlockAfterCloseDeletesTheKeyThoughThePoolIsFull(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	pool.MaxActive = 2
+	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(10*time.Minute))
+	m := client.Mutex("k")
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	require.NoError(t, client.Close())
+	users := []redis.Conn{pool.Get(), pool.Get()}
+	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrClosed)
+	assert.Empty(t, s.Keys())
+	for _, user := range users {
+		require.NoError(t, user.Close())
+	}
+}
+
 // What is left to release takes several round trips, and the server answers none of them.
 func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
 	const held = 800
