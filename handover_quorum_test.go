@@ -711,6 +711,37 @@ func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testi
 	fronts[1].Lift()
 }
 
+// In its second step it keeps its votes, and asks again soon: the other taker gives that vote back.
+func TestATakerThatMissesAVoteInItsSecondStepDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	const timeout = 20 * time.Second
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
+	h := handOverEverywhere(t, all, "k", time.Hour)
+	goOn := make(chan struct{})
+	fronts[1].On(func(command []string) (fate redistest.Fate) {
+		if _, second := isStep(command); second {
+			<-goOn
+		}
+		return fate
+	})
+	fronts[2].On(func(command []string) (fate redistest.Fate) {
+		if _, second := isStep(command); second {
+			all[2].Do("SET", "k", "another taker"+server.StepMark, "PX", time.Hour.Milliseconds())
+		}
+		return fate
+	})
+	began := time.Now()
+	m := client.Mutex("k")
+	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
+	assert.Less(t, time.Since(began), timeout/2)
+	fronts[2].On(nil)
+	all[2].Do("DEL", "k")
+	close(goOn)
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	m.Unlock()
+}
+
 func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

@@ -135,7 +135,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		r.begin = func(i int) { v.claim(i).Enter() }
 		r.ask = func(i int) { v.swap(r, i, t, from) }
 	}
-	if t.Keeps { // another taker is in its first step, too
+	if t.Keeps || len(t.Olds) > 1 { // a Taker: another one may be in its first step, too
 		r.rival = server.Taken
 	}
 	r.run(ctx)
