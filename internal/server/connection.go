@@ -83,7 +83,7 @@ func (op *operation) close() {
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
-	none := op.urgent() && source.Dial != nil && (op.conn == nil || code == "" && !timedOut(err)) // a RetryConn finds out in Do
+	none := op.urgent() && source.Dial != nil && (op.conn == nil || noRoom(err) || code == "" && !timedOut(err)) // a RetryConn finds out in Do
 	return (broken && !timedOut(err) || none) && !op.fresh.Load() && op.redials < source.Redials && time.Now().Before(op.end)
 }
 
@@ -158,9 +158,8 @@ func (op *operation) failed(err error) error {
 	case code == "":
 		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
-	case strings.Contains(text, "max number of clients"): // the server hangs up behind that
+	case noRoom(err):
 		op.bad = true
-		return untried{errors.New(text)}
 	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true

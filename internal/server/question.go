@@ -39,13 +39,11 @@ func (s *Server) Session(ctx context.Context, timeout time.Duration, key string)
 // Do runs one command. It goes again to where the slot of the key has moved to; an error of the server is an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
-	if err == nil {
-		err, _ = replies[0].(error)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return replies[0], nil
+	err, _ = replies[0].(error)
+	return replies[0], err
 }
 
 // Pipeline runs commands in one round trip. Errors of the server stand in the replies; an error of the connection is

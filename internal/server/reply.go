@@ -183,6 +183,12 @@ func replicas(err error) bool {
 	return code == "READONLY" || code == "MASTERDOWN" || strings.Contains(text, "on a stale replica")
 }
 
+// noRoom reports whether err is what a server says that has too many clients, and hangs up.
+func noRoom(err error) bool {
+	_, text := said(err)
+	return strings.Contains(text, "max number of clients")
+}
+
 // said returns the code and the text of what a server said; both are empty where err is something else. Before Redis 7 an
 // error inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …", or
 // the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code of its own.

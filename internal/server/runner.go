@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -60,23 +61,21 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 
 // pursuit returns that of a claim, or nil. The caller holds w.mu.
 func (w *runner) pursuit(c *Claim) *pursuit {
-	for i := range w.pending {
-		if w.pending[i].claim == c {
-			return &w.pending[i]
-		}
+	if i := slices.IndexFunc(w.pending, func(p pursuit) bool { return p.claim == c }); i >= 0 {
+		return &w.pending[i]
 	}
 	return nil
 }
 
-// hasten has a claim released now: what it waited for is over, or the next one waits for it.
+// hasten has a claim released now: what it waited for is over, or the next one waits for it. Nil: what is due.
 func (w *runner) hasten(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.pursuit(c); p != nil {
 		p.at = time.Since(epoch)
 		w.rests = p.at
-		w.rouse()
 	}
+	w.rouse()
 }
 
 // rouse wakes the goroutine. The caller holds w.mu.

@@ -175,7 +175,7 @@ func (op *operation) send(n int, alone bool) error {
 		op.server.rtt.Store(old + (took-old)/8) // one of two that come together may be lost
 	}
 	if err != nil {
-		if code, _ := said(err); code == "" {
+		if code, _ := said(err); code == "" || noRoom(err) {
 			return err
 		}
 		raw = err
