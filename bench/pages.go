@@ -80,7 +80,8 @@ func (b *bench) paragraph() string {
 	return fmt.Sprintf(`On two cores, Redis included. One goroutine: %s locks a second, bare commands %s;
 %s with `+"`WithLeaseReuse`"+`. 64 goroutines, a key each: %s; %s with `+"`WithMultiplexing`"+`.
 32 goroutines of 4 processes, one key: a p99 wait of %s ms with `+"`WithQueue`"+`;
-by polling %s ms, redsync %s ms, redislock %s ms, rueidislock %s ms.
+by polling %s ms, redsync %s ms, redislock %s ms, rueidislock %s ms
+(the end of a round cuts longer waits off).
 `, rate("own1", entrants.Redimutex), rate("own1", entrants.Bare), rate("own1", entrants.Reuse),
 		rate("own64", entrants.Redimutex), rate("own64", entrants.Mux),
 		wait(entrants.Queue), wait(entrants.Redimutex), wait(entrants.Redsync), wait(entrants.Redislock), wait(entrants.Rueidislock))
