@@ -219,6 +219,11 @@ func TestALeaseThatEndsIsNotInTheWayOfTheOthersThatAreRegained(t *testing.T) {
 		locks[i] = lock(string(rune('a'+i)), terms())
 		v := c.take(t, locks[i])
 		c.everywhere(t, v)
+		redistest.Wait(t, "all answers: what may be a late try is not regained", func() bool {
+			answered := true
+			v.Each(func(claim *server.Claim) { answered = answered && !claim.Unknown() })
+			return answered
+		})
 		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) {
 			if i == 0 {
 				v.Each((*server.Claim).End)
