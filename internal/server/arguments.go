@@ -73,22 +73,21 @@ func (op *operation) lay(r *request) (script, []any) {
 	if verbs[op.verb].timed {
 		due, _ = op.server.nodes.clock(l.Key).at(op.due)
 	}
-	switch op.verb {
-	case acquire, swap:
-		if !t.Regains { // the lock has one, which was written before
-			fence = string(l.Fence)
-		}
+	switch v := op.verb; {
+	case t.Regains: // the lock has its fence, which was written before
+	case v == acquire, v == swap:
+		fence = string(l.Fence)
 		if t.Shows > 0 {
 			mark = l.mark()
 		}
 		if t.Queues || t.Polls {
 			member = l.member()
 		}
-	case extend, downgrade:
+	case v == extend, v == downgrade:
 		_, mark, _ = r.claim.toRelease()
-	case raise:
+	case v == raise:
 		fence = op.fence
-	case release:
+	case v == release:
 		var keep time.Duration
 		keep, mark, member = r.claim.toRelease()
 		if ms = "0"; keep > 0 {
@@ -113,8 +112,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		list = append(list, guardKey)
 	}
 	list[1] = len(list) - 2
-	guarded := l.Guard && (op.verb == acquire || op.verb == swap)
-	first := len(list) + 4 // what may be left out
+	guarded, first := l.Guard && (op.verb == acquire || op.verb == swap), len(list)+4 // first: of what may be left out
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:

@@ -515,3 +515,23 @@ func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 		assert.Empty(t, sent.take())
 	})
 }
+
+// The next operation dials where a connection of the pool was silent, and not where the pool had none to give.
+func TestAnOperationThatWaitedForThePoolSaysNothingOfItsConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 1, true
+		var dials atomic.Int32
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) { dials.Add(1); return dial() }
+		s := open(t, pool)
+		done(t, acquire(s, request("k")))
+		user := pool.Get()
+		q := request("other")
+		time.AfterFunc(q.Timeout-time.Millisecond/2, func() { user.Close() })
+		failed(t, acquire(s, q))
+		done(t, acquire(s, request("other")))
+		assert.EqualValues(t, 1, dials.Load())
+	})
+}

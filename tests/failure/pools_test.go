@@ -337,7 +337,7 @@ func TestAClosedPoolEndsWaitsAtOnce(t *testing.T) {
 	go func() { ended <- single.Mutex("k").LockContext(context.Background(), 0) }()
 	redistest.Wait(t, "it waits", func() bool { return single.Stats().Waiting == 1 })
 	require.NoError(t, pools[0].(*redis.Pool).Close())
-	err := <-ended
+	err := redistest.Receive(t, "the end of the wait", ended)
 	var node *redimutex.NodeError
 	require.ErrorAs(t, err, &node)
 	assert.ErrorContains(t, err, "the pool was closed")

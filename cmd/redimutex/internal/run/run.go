@@ -264,7 +264,7 @@ func shorten(s string) string {
 		return s
 	}
 	n := maxLabel - len(mark)
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for least := n - utf8.UTFMax; n > least && !utf8.RuneStart(s[n]); { // a key need not be UTF-8
 		n--
 	}
 	return s[:n] + mark
