@@ -47,7 +47,7 @@ type slot struct {
 	dialling bool
 	failure  error         // of the last dial; nil: it was none
 	retry    time.Time     // no dial before that
-	wait     time.Duration // after the next failure
+	wait     time.Duration // between the last dial and the next, at least
 }
 
 const (
@@ -125,6 +125,9 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		s.link = nil
 		// A dial that has failed is not repeated before its time; nor after a connection that has broken at once.
 		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
+			if wait < -s.wait { // the last connection has lived for a while, or none was needed
+				s.wait = 0
+			}
 			s.dialling = true
 			time.AfterFunc(wait, func() { p.dial(s) })
 		}
@@ -148,12 +151,10 @@ func (p *Pool) dial(s *slot) {
 	s.dialling, s.failure = false, err
 	close(p.changed)
 	p.changed = make(chan struct{})
-	if err != nil {
-		s.wait = min(max(2*s.wait, minRedial), maxRedial)
-	} else {
-		s.wait = minRedial // a connection that breaks at once is not dialled again at once
+	if err == nil {
 		s.link = newLink(p.ctx, p, c, false)
 	}
+	s.wait = min(max(2*s.wait, minRedial), maxRedial) // also after a success: a server that has too many clients hangs up at once
 	s.retry = time.Now().Add(s.wait)
 }
 

@@ -59,13 +59,31 @@ func TestABrokenConnectionFailsWhatWasUnderWayAndIsReplaced(t *testing.T) {
 		assert.Error(t, c.Err(), "one that was got before")
 		_, err := within(c, time.Minute, "PING")
 		assert.Error(t, err)
-		for range 10 { // and one that breaks as soon as it is there
+		for range 10 { // and each that has lived for a second
 			began := time.Now()
 			require.True(t, works(p))
 			assert.Less(t, time.Since(began), 100*time.Millisecond)
+			time.Sleep(time.Second)
 			w.hangUp()
 			synctest.Wait()
 		}
+	})
+}
+
+// A server that has too many clients lets them connect, and hangs up.
+func TestConnectionsThatBreakAtOnceAreDialledLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			get(t, p)
+			w.hangUp()
+			synctest.Wait()
+		}
+		dials := w.counted()
+		assert.Greater(t, dials, 10)
+		assert.Less(t, dials, 50)
 	})
 }
 
