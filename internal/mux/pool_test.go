@@ -205,12 +205,12 @@ func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T)
 	t.Parallel()
 	s := redistest.Start(t)
 	pool := s.Pool()
-	pool.MaxConnLifetime = time.Millisecond
+	pool.MaxConnLifetime = 50 * time.Millisecond
 	p := share(t, pool, 1)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			for range 2000 {
+			for range 40000 {
 				ctx, cancel := context.WithCancel(until(time.Minute))
 				if c, err := p.GetContext(ctx); err == nil {
 					go cancel()
