@@ -142,6 +142,26 @@ func TestATakeOverThatFailsDoesNotChangeWhatTheWaitersAreSaidToBe(t *testing.T) 
 	holder.Unlock()
 }
 
+func TestATakeOverIsBesideTheWaitersOfItsProcess(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	giver := newMutex(t, s.Pool(), "k", patient)
+	giver.Lock()
+	taker := newMutex(t, s.Pool(), "k", patient)
+	waits, leave := context.WithCancel(t.Context())
+	defer leave()
+	go taker.LockContext(waits, 0) //nolint:errcheck // it does not get the lock
+	infos := taker.Client().Locks
+	redistest.Wait(t, "one waits", func() bool { return len(infos()) == 1 && infos()[0].Waiting == 1 })
+	h, err := giver.Lease().HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, taker.TakeOver(t.Context(), h))
+	require.Len(t, infos(), 1)
+	assert.Equal(t, 1, infos()[0].Waiting)
+	assert.NoError(t, infos()[0].Err, "it is held")
+	taker.Unlock()
+}
+
 func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -39,8 +39,8 @@ func (l *Lease) Token() string { return l.hold.Token() }
 // Fence returns the fencing token of the hold, 0 without [WithFencing].
 func (l *Lease) Fence() int64 { return l.hold.Fence() }
 
-// Until returns when the validity ends, unless the lease is renewed before. The time has a monotonic reading: setting
-// the wall clock does not disturb a comparison with [time.Now].
+// Until returns when the validity ends, unless the lease is renewed before, or Err is not nil: then it has ended. The time
+// has a monotonic reading: setting the wall clock does not disturb a comparison with [time.Now].
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 
 // Done returns a channel that is closed when the hold ends: by Unlock, before that sends the release, or by loss. A loss

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -169,6 +170,37 @@ func TestACallThatEndsBeforeItHasAskedDoesNotSayThatAnotherHasTheLock(t *testing
 }
 
 // The ctx ends after the server has granted the lock, and before LockContext hears of it.
+// What a caller is told who waits in line, and whose own try is cut short, is what has cost it the most time.
+func TestACallThatHasWaitedInLineSaysForWhom(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]error{30 * time.Millisecond: redimutex.ErrUnavailable, 95 * time.Millisecond: redimutex.ErrLocked} {
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			between := redistest.NewBetween(pool)
+			m := newMutex(t, between, "k", redimutex.WithNodeTimeout(time.Second))
+			m.Lock()
+			m.Unlock() // and the server knows the script
+			m.Lock()
+			time.AfterFunc(after, func() {
+				var commands atomic.Int32
+				between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+					if commands.Add(1) > 1 { // than the release
+						time.Sleep(time.Second)
+					}
+					return run()
+				})
+				m.Unlock()
+			})
+			err := m.LockContext(t.Context(), 100*time.Millisecond)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			for _, e := range []error{redimutex.ErrUnavailable, redimutex.ErrLocked} {
+				assert.Equal(t, e == want, errors.Is(err, e), "%v: %v", after, err)
+			}
+			time.Sleep(2 * time.Second)
+		})
+	}
+}
+
 func TestCancellationWinsTies(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -178,6 +178,41 @@ func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	assert.Empty(t, c.Locks())
 }
 
+func TestALostLockIsNotSaidToBeWaitedForByItsHolder(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{"one server": 1, "three": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var pools []redimutex.Pool
+			var servers []*redistest.Server
+			for range n {
+				servers = append(servers, redistest.Start(t))
+				pools = append(pools, servers[len(servers)-1].Pool())
+			}
+			c := newClient(t, pools, redimutex.WithTTL(time.Second))
+			m := c.Mutex("k")
+			m.Lock()
+			for _, s := range servers {
+				s.Do("SET", "k", "other")
+			}
+			redistest.Receive(t, "the loss", m.Lease().Done())
+			ctx, cancel := context.WithCancel(t.Context())
+			var waiters sync.WaitGroup
+			for waiting := range 3 {
+				redistest.Wait(t, "the goroutines that wait", func() bool { return c.Stats().Waiting == waiting })
+				require.Len(t, c.Locks(), min(waiting, 1))
+				for _, info := range c.Locks() {
+					assert.Equal(t, waiting, info.Waiting)
+				}
+				waiters.Go(func() { assert.Error(t, m.LockContext(ctx, 0)) })
+			}
+			cancel()
+			waiters.Wait()
+			require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+		})
+	}
+}
+
 func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -164,7 +164,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
 		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
-		if !a.turn && !a.Once { // it waits in line; else its own try says more
+		if !a.Once && !a.fresh { // it has waited in line; else its own try says more
 			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closed.Load():

@@ -55,9 +55,12 @@ func (e *Engine) Infos() []*Info {
 		}
 		info := cmp.Or(found[k.line], &Info{Keys: slices.Collect(l.Keys), Kind: l.Kind})
 		info.Waiting = k.fifo.Waiting()
-		if f := k.known(time.Second); f != nil && k.fifo.Taken() && (info.Holds == 0 || l.Kind.Shared) {
+		f, g := k.known(time.Second), k.grant.Load()
+		if f != nil && k.fifo.Taken() && (g == nil || !g.turn.Load()) {
 			info.Waiting++ // the one that asks the servers
-			info.Failure = f
+			if info.Holds == 0 || l.Kind.Shared {
+				info.Failure = f
+			}
 		}
 		if info.Waiting > 0 {
 			found[k.line] = info

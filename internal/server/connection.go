@@ -96,7 +96,7 @@ func (op *operation) attempt() error {
 	least := min(max(op.server.RTT(), time.Millisecond), op.due.Sub(op.began)/8) // a late reply would break the connection
 	switch {
 	case op.verb != release && (op.state.Load() == abandoned || !op.fresh.Load() && time.Until(op.due) < least):
-		return untried{errTimeout}
+		return untried{errShort}
 	case op.ask != nil:
 		return op.ask(op)
 	case op.try.Plain && !op.repeats:

@@ -516,6 +516,25 @@ func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	})
 }
 
+// Else it would seem to be the server's fault, and callers who wait behind this one would take it for that.
+func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 1, true
+		s := open(t, redistest.NewBetween(pool))
+		user := pool.Get()
+		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Millisecond)
+		defer cancel()
+		time.AfterFunc(79500*time.Microsecond, func() { user.Close() })
+		q := request("k")
+		got := q.claim(s).Try(ctx, q.try())
+		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
+		assert.Error(t, ctx.Err())
+		assert.Zero(t, s.Failed.Load())
+	})
+}
+
 // The next operation dials where a connection of the pool was silent, and not where the pool had none to give.
 func TestAnOperationThatWaitedForThePoolSaysNothingOfItsConnections(t *testing.T) {
 	t.Parallel()

@@ -258,7 +258,7 @@ func (op *operation) tell(r *request, reply Reply) {
 // blame replaces a timeout, or a refusal as too late, by the error of the caller's ctx if that ended first.
 func (op *operation) blame(r *Reply) {
 	switch {
-	case op.ours && errors.Is(r.Err, errLate): // by a clock that we know to some ms, so that ctx may have as many left
+	case op.ours && (errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)): // some ms before ctx ends, which is waited for
 		select {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():

@@ -230,6 +230,9 @@ func (op *operation) confirm(err error) {
 // errLate is what a command gets that the server executed only after its deadline, and so not at all.
 var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
 
+// errShort is what a command gets that is not sent, because the reply would most likely come too late.
+var errShort = fmt.Errorf("%w: too little of it was left to ask", errTimeout)
+
 // untried is an error that came before anything was sent that the server could execute.
 type untried struct{ error }
 
