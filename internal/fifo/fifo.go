@@ -14,15 +14,13 @@ type Line struct {
 	n atomic.Int32
 
 	mu      sync.Mutex
-	closed  bool
 	waiters *list.List // of *Waiter, in order of arrival; nil before the first
 }
 
 // A Waiter has a place in a Line, until Release or Cancel.
 type Waiter struct {
 	line    *Line
-	granted chan struct{} // closed when the wait is over
-	closed  bool          // it is over because the Line was closed
+	granted chan struct{} // closed when it has the turn
 	place   *list.Element // of the waiters; nil: it has the turn, or has left
 }
 
@@ -33,25 +31,21 @@ func (q *Line) Join() *Waiter {
 	w := &Waiter{line: q, granted: make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		w.closed = true
+	if q.n.Add(1) == 1 {
 		close(w.granted)
-	case q.n.Add(1) == 1:
-		close(w.granted)
-	default:
-		if q.waiters == nil {
-			q.waiters = list.New()
-		}
-		w.place = q.waiters.PushBack(w)
+		return w
 	}
+	if q.waiters == nil {
+		q.waiters = list.New()
+	}
+	w.place = q.waiters.PushBack(w)
 	return w
 }
 
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
-// Granted returns a channel that is closed when the caller has the turn, until Release; or by Close: then it has to Cancel.
+// Granted returns a channel that is closed when the caller has the turn, until Release.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
 // Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left the Line free.
@@ -63,7 +57,7 @@ func (w *Waiter) Cancel() (freed bool) {
 		q.remove(w.place)
 		return false
 	}
-	return !w.closed && !q.pass()
+	return !q.pass()
 }
 
 // Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
@@ -74,18 +68,6 @@ func (q *Line) Release() (passed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pass()
-}
-
-// Close sends all waiters away, and all that will come. The goroutine that has the turn keeps it.
-func (q *Line) Close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	for q.Waiting() > 0 {
-		w := q.remove(q.waiters.Front())
-		w.closed = true
-		close(w.granted)
-	}
 }
 
 // pass gives the turn on. The caller had it, and holds mu.

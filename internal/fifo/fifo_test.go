@@ -7,36 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex/internal/fifo"
 )
-
-// has reports whether w has the turn.
-func has(w *fifo.Waiter) bool {
-	select {
-	case <-w.Granted():
-		return true
-	default:
-		return false
-	}
-}
-
-func TestAClosedQueueSendsAllAwayWhoWait(t *testing.T) {
-	var q fifo.Line
-	require.True(t, q.TryAcquire())
-	waiting, another, quitter := q.Join(), q.Join(), q.Join()
-	q.Close()
-	late := q.Join()
-	for _, w := range []*fifo.Waiter{waiting, another, late} {
-		require.True(t, has(w))
-		assert.False(t, w.Cancel(), "there was no turn to give up")
-	}
-	assert.False(t, quitter.Cancel())
-	assert.False(t, q.TryAcquire(), "who has the turn keeps it")
-	assert.False(t, q.Release())
-	assert.True(t, q.TryAcquire())
-}
 
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
 // on purpose: the race detector checks that one turn happens before the next.

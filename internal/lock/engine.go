@@ -122,7 +122,6 @@ func (e *Engine) Close(d time.Duration) {
 	e.mu.Unlock()
 	var closing sync.WaitGroup
 	for _, k := range keys {
-		k.fifo.Close()
 		closing.Go(k.releaseParked)
 	}
 	e.keeper.Close()

@@ -30,9 +30,6 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	var passed <-chan time.Time
 	if a.MaxTries > 0 {
 		passed = time.After(a.Pause(1))
-	} else if ctx.Done() == nil { // a select among more channels takes twice as long
-		<-w.Granted()
-		return !a.stopped(ctx)
 	}
 	for {
 		select {
@@ -45,6 +42,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 			continue
 		case <-w.Granted():
 		case <-ctx.Done():
+		case <-a.engine.closing:
 		}
 		return !a.stopped(ctx) // cancellation wins ties
 	}
