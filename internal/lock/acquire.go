@@ -167,7 +167,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 		if !a.Once && !a.fresh { // it has waited in line; else its own try says more
 			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
-	case a.engine.closed.Load():
+	case a.engine.closing.Err() != nil:
 		a.result = &quorum.Failure{Kind: quorum.Closed}
 	}
 	return a.result != nil

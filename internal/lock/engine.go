@@ -29,14 +29,14 @@ type Engine struct {
 	quorum  *quorum.Quorum
 	keeper  *keepalive.Keeper
 	hub     func() *wakeup.Hub // made when a waiter needs it
-	closing chan struct{}
-	made    time.Time // what cheap readings of the clock count from
+	closing context.Context
+	close   context.CancelFunc // ends closing, under mu
+	made    time.Time          // what cheap readings of the clock count from
 
 	background underway.Count // releases that no caller waits for
 
-	mu     sync.Mutex
-	keys   map[line]*Key // that a caller holds or waits for
-	closed atomic.Bool   // set under mu
+	mu   sync.Mutex
+	keys map[line]*Key // that a caller holds or waits for
 }
 
 type Call struct {
@@ -65,10 +65,10 @@ type Counters struct {
 func New(pools []server.Pool) *Engine {
 	e := &Engine{
 		servers: make([]*server.Server, len(pools)),
-		closing: make(chan struct{}),
 		made:    time.Now(),
 		keys:    make(map[line]*Key),
 	}
+	e.closing, e.close = context.WithCancel(context.Background())
 	for i, p := range pools {
 		e.servers[i] = server.New(p)
 	}
@@ -98,7 +98,7 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 	switch {
 	case ctx.Err() != nil:
 		return 0, &quorum.Failure{Kind: quorum.Ended}
-	case e.closed.Load():
+	case e.closing.Err() != nil:
 		return 0, &quorum.Failure{Kind: quorum.Closed}
 	}
 	reply := e.servers[0].InUse(ctx, server.Lock{Terms: t, Key: key, Extras: server.NoExtras})
@@ -115,9 +115,7 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 func (e *Engine) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	e.mu.Lock()
-	if !e.closed.Swap(true) {
-		close(e.closing)
-	}
+	e.close()
 	keys := slices.Collect(maps.Values(e.keys))
 	e.mu.Unlock()
 	var closing sync.WaitGroup

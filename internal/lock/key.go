@@ -73,7 +73,7 @@ func (e *Engine) ref(c *Call) *Key {
 	l := lineOf(c.Terms.Kind, c.Key, c.More...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed.Load() {
+	if e.closing.Err() != nil {
 		return nil
 	}
 	k := e.keys[l]

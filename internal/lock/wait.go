@@ -42,7 +42,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 			continue
 		case <-w.Granted():
 		case <-ctx.Done():
-		case <-a.engine.closing:
+		case <-a.engine.closing.Done():
 		}
 		return !a.stopped(ctx) // cancellation wins ties
 	}
@@ -138,7 +138,7 @@ func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wa
 			return w, true
 		case w = <-wake:
 		case <-ctx.Done():
-		case <-a.engine.closing:
+		case <-a.engine.closing.Done():
 		}
 	}
 	return w, !a.stopped(ctx)
