@@ -198,7 +198,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	case first && (a.Once || a.fresh):
 		t.Start = a.began // it has not waited
 	case first: // another waiter of this process may have tried just now
-		if _, ok := a.sleep(ctx, min(a.key.left.pause-a.engine.now(), a.Pause(1)), nil); !ok {
+		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.Pause(1)), nil); !ok {
 			return failed
 		}
 	}
@@ -210,7 +210,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	if a.turn {
 		a.key.last.Store(a.grant.votes.Lock())
-		a.key.asked.CompareAndSwap(0, int64(max(a.engine.now(), 1)))
+		a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 	}
 	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {
 		return a.notWon(ctx, f)

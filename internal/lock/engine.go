@@ -31,7 +31,6 @@ type Engine struct {
 	hub     func() *wakeup.Hub // made when a waiter needs it
 	closing context.Context
 	close   context.CancelFunc // ends closing, under mu
-	made    time.Time          // what cheap readings of the clock count from
 
 	background underway.Count // releases that no caller waits for
 
@@ -65,7 +64,6 @@ type Counters struct {
 func New(pools []server.Pool) *Engine {
 	e := &Engine{
 		servers: make([]*server.Server, len(pools)),
-		made:    time.Now(),
 		keys:    make(map[line]*Key),
 	}
 	e.closing, e.close = context.WithCancel(context.Background())
@@ -131,6 +129,3 @@ func (e *Engine) Close(d time.Duration) {
 	closing.Wait()
 	e.background.Wait(math.MaxInt64)
 }
-
-// now is the time since the Engine was made: a cheap reading of the clock.
-func (e *Engine) now() time.Duration { return time.Since(e.made) }

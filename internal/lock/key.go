@@ -45,14 +45,14 @@ type Key struct {
 
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
-	asked   atomic.Int64                   // when the try began that has no answer, since the Engine was made; 0: none
+	asked   atomic.Int64                   // when the try began that has no answer, as server.Monotonic; 0: none
 
 	left *left // belongs to the turn; apart, because a process may hold very many locks
 }
 
 // What is left for the next in line by a call that waited.
 type left struct {
-	pause   time.Duration // no waiter tries before this, since the Engine was made
+	pause   time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
 	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
 	gifts   []*Grant      // what a try has won for those behind its call in line
 	mark    *Grant        // releasing it removes this process's mark that it waits; nil: there is none
@@ -111,7 +111,7 @@ func (k *Key) known(silence time.Duration) *quorum.Failure {
 		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}
 	}
 	f, asked := k.failure.Load(), time.Duration(k.asked.Load())
-	if f == nil && asked > 0 && k.engine.now()-asked > silence {
+	if f == nil && asked > 0 && server.Monotonic()-asked > silence {
 		return k.engine.quorum.Unanswered()
 	}
 	return f

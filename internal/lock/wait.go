@@ -120,7 +120,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if !a.Terms.Kind.Shows {
 		a.wait = a.Pause(a.tries)
 	}
-	a.key.leave().pause = a.engine.now() + a.wait
+	a.key.leave().pause = server.Monotonic() + a.wait
 	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
 		return failed
 	}

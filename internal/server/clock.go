@@ -9,6 +9,9 @@ import (
 // since epoch is above 0, which says never.
 var epoch = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
+// Monotonic returns the time since epoch: a cheap reading of the clock.
+func Monotonic() time.Duration { return time.Since(epoch) }
+
 // A clock is what we know of a server's clock: by how much it is ahead of our monotonic one. A reply that carries the server's
 // time bounds the offset from both sides, because the server read its clock after we sent and before we received. The bounds
 // of several replies are intersected; when they contradict each other, a clock was set or drifted, and the newest counts.
