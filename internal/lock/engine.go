@@ -24,7 +24,6 @@ import (
 
 // An Engine is what the locks of one Client share.
 type Engine struct {
-	Counters
 	servers []*server.Server
 	quorum  *quorum.Quorum
 	keeper  *keepalive.Keeper
@@ -33,6 +32,10 @@ type Engine struct {
 	close   context.CancelFunc // ends closing, under mu
 
 	background underway.Count // releases that no caller waits for
+
+	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
+	Renewed, NotRenewed atomic.Int64
+	Lost                [keepalive.Closed + 1]atomic.Int64 // by reason
 
 	mu   sync.Mutex
 	keys map[line]*Key // that a caller holds or waits for
@@ -51,13 +54,6 @@ type Result struct {
 	Tries   int             // how often the servers were asked
 	Wait    time.Duration   // since the call; 0 if it never began
 	Failure *quorum.Failure // nil: the lock is held
-}
-
-// Counters count what happens to the locks of an Engine.
-type Counters struct {
-	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
-	Renewed, NotRenewed atomic.Int64
-	Lost                [keepalive.Closed + 1]atomic.Int64 // by reason
 }
 
 // New returns the Engine over the servers behind pools. It does not connect.
