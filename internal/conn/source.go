@@ -48,11 +48,12 @@ type Source struct {
 
 type Dial = func(context.Context) (redis.Conn, error)
 
-// Of returns the Source that pool is. It does not connect.
+// Of returns the Source that pool is, or that it has made of itself. It does not connect.
 func Of(pool Pool) *Source {
-	s := &Source{Pool: pool, Redials: 20}
-	_, s.Punctual = pool.(interface{ Punctual() })
-	s.Keeps = !s.Punctual
+	if p, ours := pool.(interface{ Source() *Source }); ours {
+		return p.Source()
+	}
+	s := &Source{Pool: pool, Redials: 20, Keeps: true}
 	switch p := pool.(type) {
 	case *redis.Pool:
 		if p != nil {
@@ -67,11 +68,7 @@ func Of(pool Pool) *Source {
 		s.Scattered = inside(pool) == nil
 		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
-	s.Listen = s.Dial
-	if p, shares := pool.(interface{ Shares() (*Source, int) }); shares { // multiplexed; a subscription has one of its own
-		from, n := p.Shares()
-		s.Listen, s.Scattered, s.Redials = from.Listen, from.Scattered, n
-	} else if s.Dial == nil {
+	if s.Listen = s.Dial; s.Dial == nil {
 		s.Listen = s.bounded(dialOf(inside(pool)))
 	}
 	return s

@@ -70,11 +70,11 @@ func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	return p
 }
 
-// Punctual marks that whatever is asked of this Pool and of its connections with a deadline ends at that deadline.
-func (p *Pool) Punctual() {}
-
-// Shares is where the shared connections come from, and how many they are.
-func (p *Pool) Shares() (*conn.Source, int) { return p.source, len(p.slots) }
+// Source is what a server knows of the Pool: whatever is asked of it and of its connections with a deadline ends at that
+// deadline. A subscription has a connection of its own.
+func (p *Pool) Source() *conn.Source {
+	return &conn.Source{Pool: p, Punctual: true, Redials: len(p.slots), Listen: p.source.Listen, Scattered: p.source.Scattered}
+}
 
 // GetContext returns a connection that is used as if it belonged to the caller alone. It waits only while none of the
 // shared connections is up and one is being dialled. While none can be had, the reason is returned at once, and the next

@@ -56,7 +56,7 @@ func (w *world) newClient(client int, pools []*redis.Pool) *redimutex.Client {
 		case w.Multiplex, w.Foreign:
 			all = append(all, p)
 		default:
-			all = append(all, punctualPool{p, w.links[client][i]})
+			all = append(all, punctualPool{dialPool{p, w.links[client][i]}})
 		}
 	}
 	return redimutex.NewClient(all, options...)

@@ -14,16 +14,22 @@ import (
 // A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
 // of it can outlast its context. It is also what makes a seed give the same trace: the workers that the library has for all
 // other pools wait until the very moment of a deadline, and in virtual time who is first there is drawn by lot.
-type punctualPool struct {
+type punctualPool struct{ dialPool }
+
+// Source is that of a pool that dials, and punctual.
+func (p punctualPool) Source() *punctual.Source {
+	s := punctual.Of(p.dialPool)
+	s.Punctual, s.Keeps = true, false
+	return s
+}
+
+type dialPool struct {
 	*redis.Pool
 	link *link
 }
 
-// Punctual marks it.
-func (punctualPool) Punctual() {}
-
 // Dial makes a connection for a subscription.
-func (p punctualPool) Dial() (redis.Conn, error) {
+func (p dialPool) Dial() (redis.Conn, error) {
 	c, err := dial(p.link, nodeTimeout)
 	if err != nil {
 		return nil, err
