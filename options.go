@@ -90,7 +90,7 @@ func (c *config) check() {
 	must(t.Replicas.Timeout < t.TTL-t.Timeout,
 		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
 		t.Replicas.Timeout, t.Timeout, t.TTL)
-	must(t.Reuse <= (t.TTL-quorum.Drift(t.TTL))/2,
+	must(t.Reuse <= quorum.Validity(t.TTL)/2,
 		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
 	must(c.conns == 0 || t.Replicas.N == 0,

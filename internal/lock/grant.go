@@ -58,7 +58,7 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
 		whole := cmp.Or(handOff, t.TTL) // half of the validity has to be left for the last hold, too
-		g.reuse = &reuse{until: g.votes.At.Add(min(t.Reuse, g.votes.Valid-(whole-quorum.Drift(whole))/2))}
+		g.reuse = &reuse{until: g.votes.At.Add(min(t.Reuse, g.votes.Valid-quorum.Validity(whole)/2))}
 	}
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
 		Began: g.votes.At, Until: g.votes.Until(), TTL: t.TTL, Renew: t.Renew, HandOff: handOff, MaxHold: t.MaxHold, Holder: g,

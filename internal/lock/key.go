@@ -172,7 +172,7 @@ func (k *Key) forget() {
 // takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeGift(t *server.Terms) *Grant {
 	for i, g := range k.left.gifts {
-		if *g.terms() == *t && time.Until(g.votes.Until()) > (t.TTL-quorum.Drift(t.TTL))/2 {
+		if *g.terms() == *t && time.Until(g.votes.Until()) > quorum.Validity(t.TTL)/2 {
 			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
 			return g
 		}

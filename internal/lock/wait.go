@@ -189,13 +189,13 @@ func (a *acquisition) untilLook() time.Duration {
 // left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
 // to confirm what they are asked for. Readers who wait behind us enter with a try.
 func (a *acquisition) accept(fence int64) state {
-	x := a.ticket
-	until := x.looked.Add(x.handOff - quorum.Drift(x.handOff))
+	x, handOff := a.ticket, a.grant.votes.Lock().HandOff
+	until := x.looked.Add(quorum.Validity(handOff))
 	if !x.queued || a.Terms.Replicas.N > 0 || quorum.Left(until, time.Now()) < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
 		a.grouped() && a.key.fifo.Waiting() > 0 {
 		return trying
 	}
 	a.tries++ // that was not the first
 	a.grant.votes.Accept(until, fence)
-	return a.won(x.handOff)
+	return a.won(handOff)
 }

@@ -34,7 +34,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(q.servers) == 1 {
 		q.servers[0].Extend(ctx, time.Now(), leases[0], func(k int, reply server.Reply) {
 			x := batch[k]
-			x.Done(Outcome(reply), reply.Sent.Add(x.TTL-Drift(x.TTL)))
+			x.Done(Outcome(reply), reply.Sent.Add(Validity(x.TTL)))
 		})
 		return
 	}

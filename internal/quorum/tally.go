@@ -79,7 +79,7 @@ func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 		}
 		fence = max(fence, reply.Fence)
 	}
-	return sent.Add(ttl - Drift(ttl)), fence
+	return sent.Add(Validity(ttl)), fence
 }
 
 // outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.

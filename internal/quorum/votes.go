@@ -92,7 +92,7 @@ func (v *Votes) Accept(until time.Time, fence int64) {
 //
 // from: the votes whose place these take. with: on one server, those of further tokens that enter together with this one.
 func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) *Failure {
-	q, ttl := v.home, v.Lock().TTL
+	q := v.home
 	q.Enter()
 	defer q.Leave()
 	if q.Closing() { // nothing would wait for what it leaves
@@ -115,7 +115,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 		return one(reply).refusal()
 	}
 	v.Fence = reply.Fence
-	err := v.complete(ctx, reply.Sent.Add(ttl-Drift(ttl)))
+	err := v.complete(ctx, reply.Sent.Add(Validity(v.Lock().TTL)))
 	for _, w := range with {
 		w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 	}
@@ -178,7 +178,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
-	switch whole := v.Lock().TTL - Drift(v.Lock().TTL); {
+	switch whole := Validity(v.Lock().TTL); {
 	case conn.Ended(ctx) != nil:
 		return errGivenUp
 	case v.Valid < whole/2:
@@ -250,8 +250,8 @@ func Outcome(reply server.Reply) *Failure {
 	return one(reply).outcome()
 }
 
-// Drift is what a lease of ttl loses to clocks that run at different speeds: 1% and 2 ms.
-func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+// Validity is for how long a lease of ttl counts: 1% and 2 ms less, for clocks that run at different speeds.
+func Validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 // Left is what is left until then by the clock that has less: the monotonic one of most systems stands still in a sleep.
 func Left(until, now time.Time) time.Duration {

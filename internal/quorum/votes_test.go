@@ -328,7 +328,7 @@ func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	first := time.Now()
 	c.fronts[1].Release()
 	won(t, <-got)
-	assert.LessOrEqual(t, next.Until().Sub(first), ttl-quorum.Drift(ttl))
+	assert.LessOrEqual(t, next.Until().Sub(first), quorum.Validity(ttl))
 	won(t, release(t, next))
 }
 
@@ -344,7 +344,7 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 		l := lock("k", terms())
 		v := c.take(t, l)
 		assert.Equal(t, n-most, c.votes(&l))
-		assert.LessOrEqual(t, v.Valid, ttl-quorum.Drift(ttl))
+		assert.LessOrEqual(t, v.Valid, quorum.Validity(ttl))
 		won(t, release(t, v))
 		c.on(others, "DEL", "k")
 		c.free(t, "k")

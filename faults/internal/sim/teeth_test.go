@@ -88,7 +88,7 @@ func TestCheckerFindsFenceThatDoesNotRise(t *testing.T) {
 // The other bugs are planted in the Go code: in a copy of the file, of which a second program is built.
 func TestCheckerFindsBugsInTheQuorum(t *testing.T) {
 	for name, bug := range map[string]struct{ from, to string }{
-		"validity from the time of the reply": {"return sent.Add(ttl - Drift(ttl)), fence", "return time.Now().Add(ttl - Drift(ttl)), fence"},
+		"validity from the time of the reply": {"return sent.Add(Validity(ttl)), fence", "return time.Now().Add(Validity(ttl)), fence"},
 		"a quorum of N/2":                     {"need: n/2 + 1", "need: n / 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
