@@ -18,9 +18,8 @@ import (
 // Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
 // message that is late is for no waiter.
 type ticket struct {
-	hub     *wakeup.Hub
-	handOff time.Duration
-	waiter  *wakeup.Waiter
+	hub    *wakeup.Hub
+	waiter *wakeup.Waiter
 
 	arrived int64 // the server's clock in µs when it came to the queue, or has the place of one that did; 0: not yet
 
@@ -50,7 +49,7 @@ func (a *acquisition) newTicket() {
 	a.drop(true)
 	a.grant = a.key.want(&a.Call)
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
-	a.ticket = &ticket{hub: hub, handOff: l.HandOff, waiter: hub.Join(l.Token, l.Key), every: minLook}
+	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key), every: minLook}
 	a.ticket.arrive(a.key.left.arrived)
 	a.key.leave().arrived = 0
 }
