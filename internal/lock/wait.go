@@ -150,14 +150,12 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	if a.ticket == nil {
 		a.newTicket()
 		a.ticket.arrive(a.arrived)
-		connecting, cancel := context.WithTimeout(ctx, a.Terms.Timeout)
-		defer cancel()
-		up := hub.Listen(connecting)
-		select {
-		case <-a.ticket.waiter.Wake(): // that we are up
-		default:
+		if hub.Starting() {
+			if _, ok := a.sleep(ctx, a.Terms.Timeout, a.ticket.waiter.Wake()); !ok {
+				return failed
+			}
 		}
-		if up && a.MaxTries == 0 && ctx.Err() == nil {
+		if hub.Listening() && a.MaxTries == 0 {
 			return trying // now that we can be woken
 		}
 	}

@@ -28,15 +28,15 @@ type Hub struct {
 	cancel  context.CancelFunc // ends closing
 	running underway.Count     // the goroutine that listens
 
-	mu      sync.Mutex
-	waiters map[string]*Waiter // by name
-	key     string             // of the lock that was last waited for
-	left    time.Time          // when a waiter last left
-	runs    bool               // there is a goroutine that listens
-	known   chan struct{}      // closed when it is known whether the first dial succeeds; nil: it is known
-	up      atomic.Bool        // it is subscribed; may be read without mu, and so may drops
-	drops   atomic.Uint64
-	heard   atomic.Bool // a message has come since the last look
+	mu       sync.Mutex
+	waiters  map[string]*Waiter // by name
+	key      string             // of the lock that was last waited for
+	left     time.Time          // when a waiter last left
+	runs     bool               // there is a goroutine that listens
+	starting bool               // it is not known yet whether its first dial succeeds
+	up       atomic.Bool        // it is subscribed; may be read without mu, and so may drops
+	drops    atomic.Uint64
+	heard    atomic.Bool // a message has come since the last look
 }
 
 // A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
@@ -67,7 +67,7 @@ func (h *Hub) Join(name, key string) *Waiter {
 	}
 	h.waiters[name], h.key = w, key
 	if !h.runs && h.server.Source.Listen != nil {
-		h.runs, h.known = true, make(chan struct{})
+		h.runs, h.starting = true, true
 		h.running.Go(h.run)
 	}
 	return w
@@ -87,19 +87,11 @@ func (h *Hub) Listening() bool      { return h.up.Load() }
 func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages may have been lost
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
-// Listen waits until the Hub hears the server, or it is known that it can't just now, but not longer than ctx.
-func (h *Hub) Listen(ctx context.Context) bool {
+// Starting reports whether it is not known yet that the Hub hears the server, or can't just now. Then each waiter is told.
+func (h *Hub) Starting() bool {
 	h.mu.Lock()
-	known := h.known
-	h.mu.Unlock()
-	if known != nil {
-		select {
-		case <-known:
-		case <-h.closing.Done():
-		case <-ctx.Done():
-		}
-	}
-	return h.Listening()
+	defer h.mu.Unlock()
+	return h.starting
 }
 
 // Close ends the listening, and waits for that, d at most. Waiters get no more messages.
@@ -111,25 +103,22 @@ func (h *Hub) Close(d time.Duration) {
 	h.running.Wait(d)
 }
 
-// setListening notes whether the Hub hears the server, and reports whether that is new. If so, waiters look again: messages
-// may have been lost.
-func (h *Hub) setListening(up bool) bool {
+// setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, or was not known,
+// waiters look again: messages may have been lost.
+func (h *Hub) setListening(up bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.known != nil {
-		defer close(h.known) // when the waiters have been told
-		h.known = nil
-	}
-	if h.up.Swap(up) == up {
-		return false
-	}
-	if !up {
+	changed = h.up.Swap(up) != up
+	if changed && !up {
 		h.drops.Add(1)
 	}
-	for _, w := range h.waiters {
-		w.tell(Wake{})
+	if changed || h.starting {
+		for _, w := range h.waiters {
+			w.tell(Wake{})
+		}
 	}
-	return true
+	h.starting = false
+	return changed
 }
 
 // tell leaves a message for the waiter. The caller holds hub.mu.
