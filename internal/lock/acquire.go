@@ -111,23 +111,22 @@ func (a *acquisition) line(ctx context.Context) state {
 	case a.Terms.Kind.Shared && a.adopted():
 		return held
 	case a.key.fifo.TryAcquire():
-		if a.turn = true; a.adopted() {
-			return held
-		}
-		a.began, a.fresh = time.Now(), a.key.left.pause == 0
+		a.turn, a.fresh = true, a.key.left.pause == 0
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
 		// overtake one that the servers have refused, and that waits.
-		a.began = time.Now()
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:
 		if a.turn = a.join(ctx); !a.turn {
 			return failed
 		}
-		if a.adopted() {
-			return held
-		}
+	}
+	if a.turn && a.adopted() {
+		return held
+	}
+	if a.began.IsZero() { // it has not waited in line
+		a.began = time.Now()
 	}
 	if a.stopped(ctx) {
 		return failed
