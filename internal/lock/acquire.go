@@ -223,11 +223,11 @@ func (a *acquisition) prepare(t *server.Try) {
 		a.newTicket()
 	}
 	if a.grant == nil {
-		a.grant = a.key.want(&a.Call)
+		a.grant = a.key.newGrant(&a.Call)
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer.
 	for a.grouped() && len(a.group) < min(a.key.fifo.Waiting(), atOnce-1) {
-		a.group = append(a.group, a.key.want(&a.Call))
+		a.group = append(a.group, a.key.newGrant(&a.Call))
 	}
 	if a.Once {
 		return

@@ -36,8 +36,8 @@ type Grant struct {
 	reuse    *reuse     // nil: no hold may follow from the beginning
 }
 
-// want returns a grant that is to be asked for, with a new token.
-func (k *Key) want(c *Call) *Grant {
+// newGrant returns a grant that is to be asked for, with a new token.
+func (k *Key) newGrant(c *Call) *Grant {
 	g, extras := &Grant{key: k}, server.NoExtras
 	waits := !c.Once && (c.Terms.Queue || c.Terms.Kind.Shows)
 	if waits || len(c.More) > 0 {

@@ -52,7 +52,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 		return x, &quorum.Failure{Kind: quorum.Closed}
 	}
 	if x == nil || x.grant.votes.Spent() {
-		g := k.want(c)
+		g := k.newGrant(c)
 		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
 		x = &Taking{g, g.votes.Taker(old)}
 	}

@@ -61,7 +61,7 @@ func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	c := Call{Key: "k", Terms: &server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Hour, Timeout: time.Second}}
 	for slept, want := range map[time.Duration]state{0: held, 20 * time.Minute: trying} {
 		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
-		a.grant = a.key.want(&a.Call)
+		a.grant = a.key.newGrant(&a.Call)
 		a.grant.votes.Lock().Extras = &server.Extras{HandOff: 10 * time.Minute}
 		a.ticket = &ticket{queued: true, looked: redistest.Earlier(time.Now(), slept)}
 		assert.Equal(t, want, a.accept(0))

@@ -47,7 +47,7 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 // newTicket begins to wait in the queue, with a grant in the place of that of the tries before.
 func (a *acquisition) newTicket() {
 	a.drop(true)
-	a.grant = a.key.want(&a.Call)
+	a.grant = a.key.newGrant(&a.Call)
 	l, hub := a.grant.votes.Lock(), a.engine.hub()
 	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key), every: minLook}
 	a.ticket.arrive(a.key.left.arrived)

@@ -102,7 +102,7 @@ func (a *acquisition) drop(goesOn bool) {
 	}
 	quorum.Drop(votes(tries)...)
 	if a.Terms.Kind.Shows && !a.Once {
-		a.key.leave().mark = a.key.want(&a.Call)
+		a.key.leave().mark = a.key.newGrant(&a.Call)
 		a.key.left.mark.votes.Each((*server.Claim).Waited)
 	}
 }
