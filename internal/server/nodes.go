@@ -126,7 +126,7 @@ func (n *nodes) close(end time.Time) {
 	all := append([]*node{&n.single}, n.made...)
 	n.mu.Unlock()
 	for _, node := range all {
-		node.runner.hasten(nil) // it sends one batch after the other
+		node.runner.expedite(nil) // it sends one batch after the other
 	}
 	runners.Wait(time.Until(end) / 8)
 	for _, node := range all { // then all at once: if the node hangs, a batch lasts as long as Close

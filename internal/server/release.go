@@ -100,16 +100,17 @@ func (c *Claim) settle() {
 	case !c.there && c.running == 0:
 		c.advance(gone)
 	case c.releasing:
-		c.server.runner(c).hasten(c)
+		c.server.runner(c).expedite(c)
 	case c.running > 0:
-		c.pursue(now + minPause/2) // if the runner does not take it, the end of the command settles it
-	case !c.pursue(now):
+		c.schedule(now + minBackoff/2) // if the runner does not take it, the end of the command settles it
+	case !c.schedule(now):
 		c.advance(gone)
 	}
 }
 
-// pursue has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds c.mu.
-func (c *Claim) pursue(at time.Duration) bool {
+// schedule has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
+// c.mu.
+func (c *Claim) schedule(at time.Duration) bool {
 	c.releasing = c.server.runner(c).add(c, at, max(c.until, c.keep))
 	return c.releasing
 }
@@ -136,19 +137,19 @@ func (c *Claim) answered(r *Reply) {
 	case c.want == gone:
 		return
 	case r.Verdict == Failed && !Permanent(r.Err):
-		more = c.pursue(now + minPause)
+		more = c.schedule(now + minBackoff)
 	case soon && c.tries == 0 && c.changed != nil: // the next claim waits
-		more = c.pursue(now)
-	case soon: // the end of a try that is under way hastens it
-		more = c.pursue(now + minPause)
-	case c.tries > 0, c.running > 0 && c.keep > 0: // the release has overtaken that command, whose end hastens the next one
-		more = c.pursue(now + c.Timeout)
+		more = c.schedule(now)
+	case soon: // the end of a try that is under way expedites it
+		more = c.schedule(now + minBackoff)
+	case c.tries > 0, c.running > 0 && c.keep > 0: // the release overtook that command, whose end expedites the next
+		more = c.schedule(now + c.Timeout)
 	case r.Verdict == Failed:
 	case r.Sent.Sub(epoch) < open:
-		more = c.pursue(open)
+		more = c.schedule(open)
 	case c.doubt:
 		c.open = max(c.open, now) // another release that is under way does not count as the second one
-		c.doubt, more = false, c.pursue(now)
+		c.doubt, more = false, c.schedule(now)
 	}
 	if !more {
 		c.advance(gone)

@@ -12,14 +12,14 @@ type runner struct {
 	server *Server
 
 	mu      sync.Mutex
-	pending []pursuit     // in order of arrival, each claim once
-	pause   time.Duration // after the last round trip, if the node was not fit for the next
-	rests   time.Duration // until then, since epoch; not in Close
+	pending []task        // in order of arrival, each claim once
+	backoff time.Duration // after the last round trip, if the node was not fit for the next
+	resumes time.Duration // then, since epoch; in Close at once
 	wake    chan struct{} // something new; nil while there is no goroutine
 }
 
-// A pursuit is a claim that is to be released at a time, and given up at another.
-type pursuit struct {
+// A task is a claim that is to be released at a time, and given up at another.
+type task struct {
 	claim     *Claim
 	at, until time.Duration // since epoch
 }
@@ -28,8 +28,8 @@ const (
 	maxPending   = 16384 // bounds the memory that a dead node costs; what is dropped expires by itself
 	releaseBatch = 128   // how many go in one round trip
 	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
-	minPause = 20 * time.Millisecond
-	maxPause = time.Second
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
 )
 
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
@@ -50,36 +50,36 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 		w.wake = wake
 		all.Go(func() { w.run(wake) })
 	}
-	if p := w.pursuit(c); p != nil {
+	if p := w.find(c); p != nil {
 		p.at, p.until = at, until
 	} else {
-		w.pending = append(w.pending, pursuit{c, at, until})
+		w.pending = append(w.pending, task{c, at, until})
 	}
-	w.rouse()
+	w.signal()
 	return true
 }
 
-// pursuit returns that of a claim, or nil. The caller holds w.mu.
-func (w *runner) pursuit(c *Claim) *pursuit {
-	if i := slices.IndexFunc(w.pending, func(p pursuit) bool { return p.claim == c }); i >= 0 {
+// find returns the task of a claim, or nil. The caller holds w.mu.
+func (w *runner) find(c *Claim) *task {
+	if i := slices.IndexFunc(w.pending, func(p task) bool { return p.claim == c }); i >= 0 {
 		return &w.pending[i]
 	}
 	return nil
 }
 
-// hasten has a claim released now: what it waited for is over, or the next one waits for it. Nil: what is due.
-func (w *runner) hasten(c *Claim) {
+// expedite has a claim released now: what it waited for is over, or the next one waits for it. Nil: what is due.
+func (w *runner) expedite(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.pursuit(c); p != nil {
+	if p := w.find(c); p != nil {
 		p.at = time.Since(epoch)
-		w.rests = p.at
+		w.resumes = p.at
 	}
-	w.rouse()
+	w.signal()
 }
 
-// rouse wakes the goroutine. The caller holds w.mu.
-func (w *runner) rouse() {
+// signal wakes the goroutine. The caller holds w.mu.
+func (w *runner) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -92,10 +92,10 @@ func (w *runner) run(wake chan struct{}) {
 		if batch != nil {
 			answered := w.server.releaseAll(w.server.background, batch)
 			w.mu.Lock()
-			if w.pause = min(max(2*w.pause, minPause), maxPause); answered {
-				w.pause = 0
+			if w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff); answered {
+				w.backoff = 0
 			}
-			w.rests = time.Since(epoch) + w.pause
+			w.resumes = time.Since(epoch) + w.backoff
 			w.mu.Unlock()
 			continue
 		}
@@ -114,19 +114,19 @@ func (w *runner) run(wake chan struct{}) {
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	w.mu.Lock()
 	now, last := time.Since(epoch), w.server.runners.Closing()
-	wait = maxPause
+	wait = maxBackoff
 	if last {
-		w.rests = now
+		w.resumes = now
 	}
 	rest := w.pending[:0]
 	for _, p := range w.pending {
 		switch {
 		case now > p.until:
 			defer p.claim.giveUp() // after the unlock
-		case w.rests <= now && len(batch) < releaseBatch && (last || p.at <= now):
+		case w.resumes <= now && len(batch) < releaseBatch && (last || p.at <= now):
 			batch = append(batch, p.claim)
 		default:
-			wait = min(wait, max(p.at-now, w.rests-now, time.Millisecond))
+			wait = min(wait, max(p.at-now, w.resumes-now, time.Millisecond))
 			rest = append(rest, p)
 		}
 	}

@@ -175,7 +175,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Unlock()
 	left := true
 	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
-		s.runner(c).hasten(c)
+		s.runner(c).expedite(c)
 		c.mu.Lock()
 		left = c.await(leaves(ctx), due, func() bool { return c.want >= away })
 		c.mu.Unlock()
