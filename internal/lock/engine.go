@@ -68,7 +68,7 @@ func New(pools []server.Pool) *Engine {
 	}
 	e.quorum = quorum.New(e.servers)
 	e.keeper = keepalive.New(e.renew)
-	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.servers[0]) })
+	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.closing, e.servers[0]) })
 	return e
 }
 
@@ -120,7 +120,7 @@ func (e *Engine) Close(d time.Duration) {
 	closing.Wait()
 	e.background.Wait(time.Until(end)) // a release that has just failed still gets the last attempt of the runner
 	e.quorum.Wait(time.Until(end))     // and what goes on after its majority has its time
-	closing.Go(func() { e.hub().Close(d) })
+	closing.Go(func() { e.hub().Wait(d) })
 	e.quorum.Close(d)
 	closing.Wait()
 	e.background.Wait(math.MaxInt64)

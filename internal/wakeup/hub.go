@@ -25,8 +25,7 @@ type Hub struct {
 	channel string
 	server  *server.Server
 	closing context.Context
-	cancel  context.CancelFunc // ends closing
-	running underway.Count     // the goroutine that listens
+	running underway.Count // the goroutine that listens
 
 	mu       sync.Mutex
 	waiters  map[string]*Waiter // by name
@@ -49,11 +48,9 @@ type Waiter struct {
 // prefix says in the name of a channel whether its waiter may listen at another node of a cluster: see queue.lua.
 var prefix = map[bool]string{false: "redimutex:", true: "redimutex:cluster:"}
 
-// NewHub returns a Hub for the server. It does not connect.
-func NewHub(s *server.Server) *Hub {
-	h := &Hub{channel: prefix[s.Source.Scattered] + uuid.NewString(), server: s, waiters: make(map[string]*Waiter)}
-	h.closing, h.cancel = context.WithCancel(context.Background())
-	return h
+// NewHub returns a Hub for the server, which listens until closing ends. It does not connect.
+func NewHub(closing context.Context, s *server.Server) *Hub {
+	return &Hub{channel: prefix[s.Source.Scattered] + uuid.NewString(), server: s, closing: closing, waiters: make(map[string]*Waiter)}
 }
 
 // Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
@@ -62,9 +59,6 @@ func (h *Hub) Join(name, key string) *Waiter {
 	w := &Waiter{hub: h, name: name, wake: make(chan Wake, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closing.Err() != nil {
-		return w
-	}
 	h.waiters[name], h.key = w, key
 	if !h.runs && h.server.Source.Listen != nil {
 		h.runs, h.starting = true, true
@@ -94,14 +88,8 @@ func (h *Hub) Starting() bool {
 	return h.starting
 }
 
-// Close ends the listening, and waits for that, d at most. Waiters get no more messages.
-func (h *Hub) Close(d time.Duration) {
-	h.mu.Lock()
-	h.cancel()
-	clear(h.waiters)
-	h.mu.Unlock()
-	h.running.Wait(d)
-}
+// Wait waits until the listening has ended, d at most; for after closing.
+func (h *Hub) Wait(d time.Duration) { h.running.Wait(d) }
 
 // setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, or was not known,
 // waiters look again: messages may have been lost.

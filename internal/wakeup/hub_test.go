@@ -1,6 +1,7 @@
 package wakeup_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -23,9 +24,11 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // newHub returns a Hub that is closed at the end of the test, with its server.
 func newHub(t *testing.T, pool server.Pool) *wakeup.Hub {
 	s := server.New(pool)
-	h := wakeup.NewHub(s)
+	closing, end := context.WithCancel(context.Background())
+	h := wakeup.NewHub(closing, s)
 	t.Cleanup(func() {
-		h.Close(time.Minute)
+		end()
+		h.Wait(time.Minute)
 		s.Close(time.Minute)
 	})
 	return h
