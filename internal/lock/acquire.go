@@ -203,7 +203,8 @@ func (a *acquisition) try(ctx context.Context) state {
 	}
 	a.tries++
 	a.prepare(&t)
-	// Not for the first try of a call for one key that may wait: there the look costs the most, and seldom finds anything.
+	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
+	// cost the most, and seldom find anything.
 	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.makeWay(l, a.key)
 	}

@@ -76,8 +76,8 @@ func (c *Claim) StandInTheWay() {
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
-// claim waits for it if it excludes others. It also does if it may be in the queue: when the server calls it, its mark goes,
-// and by then that may be the mark of the next claim. If it goes aside, no claim waits for it.
+// claim of the key waits for the release if this lock excludes others. It also waits if this claim may have a place in the
+// queue: a server that calls that takes the mark away, under which the next claim may wait by then. With aside no claim waits.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if c.want >= released {
 		return false

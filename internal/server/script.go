@@ -66,8 +66,9 @@ func (op *operation) scripts() error {
 // nodes hear of it one by one, and a pool may go back to what one says that has not.
 const maxMoves = 3
 
-// round runs the scripts that are to do, and has the replicas confirm them. One that came too late by a clock that we had
-// wrong is sent once more. What a replica refuses, TIME too, follows the primary; what goes alone, its key in a cluster.
+// round runs the scripts that are to do, and has the replicas confirm them. A script that the server refused as late, because
+// our estimate of its clock was wrong, is sent once more. What a replica refuses, TIME included, is sent to the primary. In a
+// cluster a script that goes alone is sent to where its key has moved.
 func (op *operation) round(alone bool) (err error) {
 	if op.requests[0].claim.Replicas.N > 0 { // all want the same
 		defer func() { op.confirm(err) }()

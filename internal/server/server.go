@@ -92,8 +92,8 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins, and has it use a fresh connection if one of the pool was silent (see connection.go); or if it
-// is an extension, and another one is stuck in the pool, but for a patient node.
+// noteBegin notes that op begins. It has op dial where the last operation on the key had no answer over a connection of the
+// pool (see connection.go), and where op is an extension and another one, whose caller has gone, still waits for the pool.
 func (s *Server) noteBegin(op *operation) {
 	if node := s.nodes.of(op.key); op.verb == extend && node.extensions.left.Load() > 0 {
 		op.freshen()
@@ -116,8 +116,8 @@ func (s *Server) noteBegin(op *operation) {
 
 const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
 
-// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer. pooled: that was over a
-// connection of the pool, which had one free. left: its caller did not wait until it could begin.
+// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer one of them. pooled: op
+// began with a connection of the pool, which had one free. left: the caller went away before op could begin.
 func (s *Server) noteEnd(op *operation, silent, left, pooled bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
