@@ -193,10 +193,7 @@ func (a *acquisition) usedUp() bool {
 func (a *acquisition) try(ctx context.Context) state {
 	var t server.Try
 	first := a.tries == 0
-	switch {
-	case first && (a.Once || a.fresh):
-		t.Start = a.began // it has not waited
-	case first: // another waiter of this process may have tried just now
+	if first && !a.Once && !a.fresh { // another waiter of this process may have tried just now
 		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.Pause(1)), nil); !ok {
 			return failed
 		}
