@@ -51,14 +51,13 @@ type slot struct {
 }
 
 const (
-	minDial   = time.Second
 	maxDial   = 5 * time.Second
 	minRedial = 10 * time.Millisecond
 	maxRedial = 500 * time.Millisecond
 )
 
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts,
-// but after one second at least and five at most. It does not connect.
+// but after five seconds at most. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,
@@ -143,7 +142,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 func (p *Pool) dial(s *slot) {
 	p.links.Enter() // Close waits for it, as for the link that it makes
 	defer p.links.Leave()
-	ctx, cancel := context.WithTimeout(p.ctx, min(max(2*p.bound, minDial), maxDial))
+	ctx, cancel := context.WithTimeout(p.ctx, min(2*p.bound, maxDial))
 	defer cancel()
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
@@ -154,7 +153,8 @@ func (p *Pool) dial(s *slot) {
 	if err == nil {
 		s.link = newLink(p.ctx, p, c, false)
 	}
-	s.wait = min(max(2*s.wait, minRedial), maxRedial) // also after a success: a server that has too many clients hangs up at once
+	// Also after a success: a server that has too many clients hangs up at once. A renewal is repeated after a node timeout.
+	s.wait = min(max(2*s.wait, minRedial), maxRedial, p.bound)
 	s.retry = time.Now().Add(s.wait)
 }
 

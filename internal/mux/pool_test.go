@@ -108,6 +108,47 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 	})
 }
 
+// A renewal that fails is repeated about a node timeout later.
+func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
+	t.Parallel()
+	const short = 40 * time.Millisecond
+	for name, hangs := range map[string]bool{"refuses": false, "hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				pool := w.pool()
+				dial := pool.Dial
+				pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+					c, err := dial()
+					if err != nil && hangs {
+						<-ctx.Done()
+					}
+					return c, err
+				}
+				p := mux.New(conn.Of(pool), 1, short)
+				defer p.Close(short)
+				w.cut(true)
+				ask := func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), short)
+					defer cancel()
+					_, err := p.GetContext(ctx)
+					return err
+				}
+				for w.counted() < 12 { // and it ends when the last dial has just begun
+					require.Error(t, ask())
+					time.Sleep(time.Millisecond)
+				}
+				w.cut(false)
+				began := time.Now()
+				for ask() != nil {
+					time.Sleep(time.Millisecond)
+				}
+				assert.Less(t, time.Since(began), 4*short, "two for the dial that hangs, and one for the pause")
+			})
+		})
+	}
+}
+
 // A connection that breaks at once is dialled again a little later.
 func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
 	t.Parallel()

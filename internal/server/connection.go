@@ -14,8 +14,8 @@ import (
 // that was silent for the whole bound of the operation, it is the next operation on the key that begins with a fresh one: the
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
-// Others may use up the pool. So an extension waits a quarter of its time for one that is full, and then dials. Where it has
-// failed over what it dialled, the server may take no more connections, and the next ones wait for those of the pool instead.
+// Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
+// has failed for an extension, the server may take no more connections, and the next ones wait for those of the pool instead.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only what is urgent does.
@@ -30,9 +30,10 @@ func (op *operation) freshen() {
 	}
 }
 
-// urgent reports whether a failure costs something: a lease, or a key that stays, because after Close no other release follows.
+// urgent reports whether a failure costs something: a lease, or a key that stays, because no caller waits for the release any
+// more, or after Close no other one follows.
 func (op *operation) urgent() bool {
-	return op.verb == extend || op.verb == release && op.server.running.Closing()
+	return op.verb == extend || op.verb == release && (op.aside || op.server.running.Closing())
 }
 
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
@@ -40,7 +41,7 @@ func (op *operation) urgent() bool {
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.verb == extend && !op.fresh.Load() && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
+	if op.urgent() && !op.fresh.Load() && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op
