@@ -22,7 +22,7 @@ type reuse struct {
 // spent reports whether no further hold may begin. Both clocks count: the keep-alive may not have noticed yet that the
 // machine has slept, and the lease is over.
 func (g *Grant) spent(now time.Time) bool {
-	return g.over.Load() || g.lease.Ended() || g.key.engine.closing.Err() != nil || quorum.Left(g.reuse.until, now) <= 0
+	return g.over.Load() || g.lease.Ended() || quorum.Left(g.reuse.until, now) <= 0
 }
 
 // park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
