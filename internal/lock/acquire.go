@@ -202,11 +202,11 @@ func (a *acquisition) try(ctx context.Context) state {
 	a.prepare(&t)
 	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
 	// cost the most, and seldom find anything.
-	if l := a.grant.votes.Lock(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
+	if l := a.grant.votes.Spec(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.makeWay(l, a.key)
 	}
 	if a.turn {
-		a.key.last.Store(a.grant.votes.Lock())
+		a.key.last.Store(a.grant.votes.Spec())
 		a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 	}
 	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {

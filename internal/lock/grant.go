@@ -72,8 +72,8 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	return true
 }
 
-func (g *Grant) terms() *server.Terms { return g.votes.Lock().Terms }
-func (g *Grant) Token() string        { return g.votes.Lock().Token }
+func (g *Grant) terms() *server.Terms { return g.votes.Spec().Terms }
+func (g *Grant) Token() string        { return g.votes.Spec().Token }
 
 // kind is that of the lock now: a writer may have become a reader.
 func (g *Grant) kind() *server.Kind {

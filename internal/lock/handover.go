@@ -60,7 +60,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	g.key = k
 	turn := k.fifo.TryAcquire()
 	if turn {
-		k.last.Store(g.votes.Lock())
+		k.last.Store(g.votes.Spec())
 	}
 	f := x.taker.Take(ctx, func() bool { return g.start(0, turn, h) })
 	if f == nil {

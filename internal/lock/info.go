@@ -32,9 +32,9 @@ func (e *Engine) Infos() []*Info {
 		g := l.Holder().(*Grant)
 		of := g.key.line
 		if g.kind().Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
-			of = lineOf(g.kind(), g.votes.Lock().Key)
+			of = lineOf(g.kind(), g.votes.Spec().Key)
 		}
-		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Lock().Keys), Kind: g.kind(), Idle: true})
+		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Spec().Keys), Kind: g.kind(), Idle: true})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
 			info.Owner, info.Fence, info.Since = g.terms().Owner, g.votes.Fence, g.votes.At

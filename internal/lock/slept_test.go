@@ -62,7 +62,7 @@ func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	for slept, want := range map[time.Duration]state{0: held, 20 * time.Minute: trying} {
 		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
 		a.grant = a.key.newGrant(&a.Call)
-		a.grant.votes.Lock().Extras = &server.Extras{HandOff: 10 * time.Minute}
+		a.grant.votes.Spec().Extras = &server.Extras{HandOff: 10 * time.Minute}
 		a.ticket = &ticket{queued: true, looked: redistest.Earlier(time.Now(), slept)}
 		assert.Equal(t, want, a.accept(0))
 	}

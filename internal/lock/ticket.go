@@ -48,7 +48,7 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 func (a *acquisition) newTicket() {
 	a.drop(true)
 	a.grant = a.key.newGrant(&a.Call)
-	l, hub := a.grant.votes.Lock(), a.engine.hub()
+	l, hub := a.grant.votes.Spec(), a.engine.hub()
 	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key), every: minLook}
 	a.ticket.arrive(a.key.left.arrived)
 	a.key.leave().arrived = 0

@@ -187,7 +187,7 @@ func (a *acquisition) untilLook() time.Duration {
 // left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
 // to confirm what they are asked for. Readers who wait behind us enter with a try.
 func (a *acquisition) accept(fence int64) state {
-	x, handOff := a.ticket, a.grant.votes.Lock().HandOff
+	x, handOff := a.ticket, a.grant.votes.Spec().HandOff
 	until := x.looked.Add(quorum.Validity(handOff))
 	if !x.queued || a.Terms.Replicas.N > 0 || quorum.Left(until, time.Now()) < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
 		a.grouped() && a.key.fifo.Waiting() > 0 {

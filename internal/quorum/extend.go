@@ -26,7 +26,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	leases := make([][]server.Extension, len(q.servers))
 	bound := time.Duration(0) // of the most patient; the servers are not asked for longer than each has
 	for _, x := range batch {
-		bound = max(bound, x.Lock().Bound())
+		bound = max(bound, x.Spec().Bound())
 		for i := range leases {
 			leases[i] = append(leases[i], server.Extension{Claim: x.claim(i), TTL: x.TTL})
 		}
@@ -94,7 +94,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 		}
 		var err error
 		if v.Fence > 0 {
-			err = r.home.servers[i].Raise(r.ctx, v.Lock(), v.Fence, c.Timeout).Err
+			err = r.home.servers[i].Raise(r.ctx, v.Spec(), v.Fence, c.Timeout).Err
 		}
 		if err == nil {
 			err = c.Try(r.ctx, server.Try{Regains: true, TTL: max(batch[k].TTL, time.Until(batch[k].Until))}).Err

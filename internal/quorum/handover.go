@@ -15,7 +15,7 @@ import (
 // old token would be in the way of the next holder.
 func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 	for _, w := range from {
-		w.claim(i).Quiet(r.ctx, t.Start.Add(v.Lock().Timeout/2))
+		w.claim(i).Quiet(r.ctx, t.Start.Add(v.Spec().Timeout/2))
 	}
 	reply := v.claim(i).Try(r.ctx, t)
 	v.claim(i).Leave()
@@ -35,7 +35,7 @@ func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 // InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
 // guard is not needed: only a server that has the lock puts another token there.
 func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
-	l, to := *v.Lock(), new(Votes)
+	l, to := *v.Spec(), new(Votes)
 	terms := *l.Terms
 	terms.TTL, terms.Fence, terms.Guard = ttl, server.NoFence, false
 	l.Terms, l.Token = &terms, token
@@ -48,7 +48,7 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	f := to.Acquire(ctx, server.Try{Olds: []string{v.Lock().Token}}, []*Votes{v}, nil)
+	f := to.Acquire(ctx, server.Try{Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)
 	if f != nil && f.Kind == Taken && step(f.Holder) { // by takers that have split the votes, which may go back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
@@ -75,8 +75,8 @@ const unknownTTL = 24 * time.Hour
 func (v *Votes) Taker(old string) *Taker {
 	k := &Taker{votes: v, old: old}
 	if v.more != nil {
-		k.step = v.InPlace(v.Lock().Token+server.StepMark, unknownTTL)
-		k.step.Lock().Replicas.N = 0 // it is not the lock yet
+		k.step = v.InPlace(v.Spec().Token+server.StepMark, unknownTTL)
+		k.step.Spec().Replicas.N = 0 // it is not the lock yet
 	}
 	return k
 }
@@ -91,7 +91,7 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		if f := k.first(ctx, t.Start); f != nil {
 			return f
 		}
-		t.Olds = append(t.Olds, k.step.Lock().Token)
+		t.Olds = append(t.Olds, k.step.Spec().Token)
 		from = []*Votes{k.left(t.Olds[0]), k.left(t.Olds[1])}
 	}
 	f := v.Acquire(ctx, t, from, nil)
@@ -100,11 +100,11 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		return nil
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
-		k.giveBack(ctx, t.Start, v.Lock().Token, v.Lock().Token+server.StepMark)
+		k.giveBack(ctx, t.Start, v.Spec().Token, v.Spec().Token+server.StepMark)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
 		v.ReleaseLater(time.Time{}) // what some servers have given
-		k.giveBack(ctx, t.Start, k.step.Lock().Token)
+		k.giveBack(ctx, t.Start, k.step.Spec().Token)
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -122,7 +122,7 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
-			k.giveBack(ctx, start, k.step.Lock().Token)
+			k.giveBack(ctx, start, k.step.Spec().Token)
 			return f
 		default: // a repeat may find the rest
 			return f
@@ -145,7 +145,7 @@ func (k *Taker) left(token string) *Votes {
 func (k *Taker) release() {
 	all := []*Votes{k.votes}
 	if k.step != nil {
-		all = append(all, k.left(k.step.Lock().Token))
+		all = append(all, k.left(k.step.Spec().Token))
 	}
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
@@ -153,7 +153,7 @@ func (k *Taker) release() {
 // giveBack puts old in place of those tokens again, where the servers have them. When ctx ends, or the time of a call since
 // start, that goes on in the background. It waits for the tries before on each: a late one must not come behind this.
 func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string) {
-	v, due := k.votes, start.Add(k.votes.Lock().Bound())
+	v, due := k.votes, start.Add(k.votes.Spec().Bound())
 	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
 		defer done()

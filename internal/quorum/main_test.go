@@ -94,7 +94,7 @@ func (c *cluster) everywhere(t *testing.T, v *quorum.Votes) {
 			f, _ := c.extend(t, v)
 			won(t, f)
 		}
-		return c.votes(v.Lock()) == len(c.servers)
+		return c.votes(v.Spec()) == len(c.servers)
 	})
 }
 

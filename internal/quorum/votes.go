@@ -75,7 +75,7 @@ func (v *Votes) Spent() (spent bool) {
 	return spent
 }
 
-func (v *Votes) Lock() *server.Lock { return &v.first.Lock }
+func (v *Votes) Spec() *server.Lock { return &v.first.Lock } // what they are votes for
 func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
 // Accept makes the votes those of a lock that the only server has handed to its token, which is valid until then.
@@ -105,7 +105,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 		return v.byMajority(ctx, t, from)
 	}
 	for _, w := range from {
-		w.first.Quiet(ctx, t.Start.Add(v.Lock().Timeout/2))
+		w.first.Quiet(ctx, t.Start.Add(v.Spec().Timeout/2))
 	}
 	for _, w := range with {
 		t.With = append(t.With, &w.first)
@@ -115,7 +115,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 		return one(reply).refusal()
 	}
 	v.Fence = reply.Fence
-	err := v.complete(ctx, reply.Sent.Add(Validity(v.Lock().TTL)))
+	err := v.complete(ctx, reply.Sent.Add(Validity(v.Spec().TTL)))
 	for _, w := range with {
 		w.At, w.Valid, w.Fence = v.At, v.Valid, v.Fence
 	}
@@ -127,7 +127,7 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 
 // byMajority is Acquire on several servers.
 func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Failure {
-	l := v.Lock()
+	l := v.Spec()
 	t.Plain = false // a vote that comes late must not count as one of a lock that nothing can end
 	r := v.home.newRound(ctx, 1, t.Start, l.Bound())
 	r.ask = func(i int) { r.report(i, 0, v.claim(i).Try(r.ctx, t)) }
@@ -178,7 +178,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
-	switch whole := Validity(v.Lock().TTL); {
+	switch whole := Validity(v.Spec().TTL); {
 	case conn.Ended(ctx) != nil:
 		return errGivenUp
 	case v.Valid < whole/2:
@@ -192,7 +192,7 @@ func (v *Votes) complete(ctx context.Context, until time.Time) error {
 // well when another loses its own.
 func (v *Votes) raise(ctx context.Context, left time.Duration) *Failure {
 	r, fence := v.home.newRound(ctx, 1, time.Now(), left), v.Fence // which the caller may change when it has left
-	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Lock(), fence, left)) }
+	r.ask = func(i int) { r.report(i, 0, r.home.servers[i].Raise(r.ctx, v.Spec(), fence, left)) }
 	r.run(ctx)
 	return r.tallies[0].outcome()
 }
@@ -201,7 +201,7 @@ func (v *Votes) raise(ctx context.Context, left time.Duration) *Failure {
 // then. What remains goes on in the background, even if ctx ends; after Close nothing can, and so ctx does not count. The
 // Failure is Missing or Taken when the lock was not ours any more, Unavailable when too few servers answered.
 func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
-	q, l := v.home, v.Lock()
+	q, l := v.home, v.Spec()
 	q.Enter()
 	defer q.Leave()
 	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try

@@ -352,7 +352,7 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 		c.on(append(others, n-1), "SET", "k", "another", "PX", 60000)
 		v, failure := c.acquire(t.Context(), lock("k", terms()))
 		assert.Equal(t, "another", failed(t, failure, quorum.Contended).Holder)
-		redistest.Wait(t, "the votes that it has got are given back", func() bool { return c.votes(v.Lock()) == 0 })
+		redistest.Wait(t, "the votes that it has got are given back", func() bool { return c.votes(v.Spec()) == 0 })
 	}
 }
 
@@ -369,7 +369,7 @@ func TestATryThatSplitsTheVotesDoesNotWaitForServersThatHang(t *testing.T) {
 		v, failure := c.acquire(t.Context(), lock("k", terms))
 		failed(t, failure, quorum.Contended)
 		assert.Less(t, time.Since(began), terms.Timeout)
-		redistest.Wait(t, "the vote is back", func() bool { return c.servers[2].Get("k") != v.Lock().Token })
+		redistest.Wait(t, "the vote is back", func() bool { return c.servers[2].Get("k") != v.Spec().Token })
 	}
 }
 
