@@ -14,7 +14,7 @@ import (
 //
 //	inLine ─ turn ─→ trying ─ granted ───────────────────→ held
 //	   │               ↑ └ contended, unavailable → waiting ─ handed off → held
-//	   └ parked, gift  └───── timer, wake-up ─────────┘
+//	   └ parked, spare └───── timer, wake-up ─────────┘
 //	     → held            any ─ ctx, Close, refused, tries used up → failed
 //
 // The line is that of this process, for the turn. The queue is that of the server, for the lock. Kinds that several
@@ -134,7 +134,7 @@ func (a *acquisition) line(ctx context.Context) state {
 	switch {
 	case !a.turn:
 	case a.Terms.Kind.Shows:
-		if g := a.key.takeGift(a.Terms); g != nil {
+		if g := a.key.takeSpare(a.Terms); g != nil {
 			a.grant = g
 			return a.won(0)
 		}
@@ -260,8 +260,8 @@ func (a *acquisition) won(handOff time.Duration) state {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
-	if len(a.group) > 0 { // the gifts belong to the turn; a single try beside it has no group, and leaves them alone
-		a.key.leave().gifts = append(a.key.left.gifts, a.group...)
+	if len(a.group) > 0 { // the spares belong to the turn; a single try beside it has no group, and leaves them alone
+		a.key.leave().spares = append(a.key.left.spares, a.group...)
 	}
 	a.key.answered(nil)
 	return held

@@ -54,7 +54,7 @@ type Key struct {
 type left struct {
 	pause   time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
 	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
-	gifts   []*Grant      // what a try has won for those behind its call in line
+	spares  []*Grant      // what a try has won for those behind its call in line
 	mark    *Grant        // releasing it removes this process's mark that it waits; nil: there is none
 }
 
@@ -169,29 +169,29 @@ func (k *Key) forget() {
 	k.answered(nil)
 }
 
-// takeGift returns a gift for a call with these terms, or nil. The caller has the turn.
-func (k *Key) takeGift(t *server.Terms) *Grant {
-	for i, g := range k.left.gifts {
+// takeSpare returns a spare for a call with these terms, or nil. The caller has the turn.
+func (k *Key) takeSpare(t *server.Terms) *Grant {
+	for i, g := range k.left.spares {
 		if *g.terms() == *t && time.Until(g.votes.Until()) > quorum.Validity(t.TTL)/2 {
-			k.left.gifts = slices.Delete(k.left.gifts, i, i+1)
+			k.left.spares = slices.Delete(k.left.spares, i, i+1)
 			return g
 		}
 	}
 	return nil
 }
 
-// returnGifts releases the gifts that no goroutine has taken. The caller has the turn.
-func (k *Key) returnGifts() {
-	if len(k.left.gifts) > 0 { // else nothing is allocated
-		quorum.Drop(votes(k.left.gifts)...)
-		k.left.gifts = nil
+// dropSpares releases the spares that no goroutine has taken. The caller has the turn.
+func (k *Key) dropSpares() {
+	if len(k.left.spares) > 0 { // else nothing is allocated
+		quorum.Drop(votes(k.left.spares)...)
+		k.left.spares = nil
 	}
 }
 
 // giveBack releases all that is left. The caller has the turn.
 func (k *Key) giveBack() {
 	if k.left.mark != nil {
-		k.left.gifts, k.left.mark = append(k.left.gifts, k.left.mark), nil
+		k.left.spares, k.left.mark = append(k.left.spares, k.left.mark), nil
 	}
-	k.returnGifts()
+	k.dropSpares()
 }

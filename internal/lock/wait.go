@@ -23,7 +23,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	defer func() {
 		a.engine.Waiting.Add(-1)
 		if !granted && w.Cancel() && k.fifo.TryAcquire() {
-			k.pass() // w had the turn already, and perhaps a gift or the mark
+			k.pass() // w had the turn already, and perhaps a spare or the mark
 		}
 	}()
 	a.hold.Observer.Waiting(ctx)
@@ -93,7 +93,7 @@ func (a *acquisition) drop(goesOn bool) {
 	tries := append(a.group, a.grant)
 	a.grant, a.group = nil, nil
 	if a.turn && !goesOn {
-		a.key.leave().gifts = append(a.key.left.gifts, tries...)
+		a.key.leave().spares = append(a.key.left.spares, tries...)
 		a.key.giveBack()
 		return
 	}
@@ -113,7 +113,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
 	a.engine.Waiting.Add(1)
 	defer a.engine.Waiting.Add(-1)
-	a.key.returnGifts() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
+	a.key.dropSpares() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}

@@ -115,7 +115,15 @@ func (c *Claim) schedule(at time.Duration) bool {
 	return c.releasing
 }
 
-// answered takes in the answer to a release. The runner goes on if there was none, or it was too early.
+// answered takes in the answer to a release, and decides when the next one is sent, and what the claim is until then:
+//
+//	no answer                                      a pause later                    in the way
+//	the first, and a try may be right behind it    at once if the next claim waits  in the way
+//	                                               for it, else a moment later
+//	another, and a try is under way                when that ends                   away
+//	another, and a try may come before its time    when that is over                away
+//	another, and a plain try is in doubt           at once                          away
+//	nothing may come, or the server never will     never                            gone
 func (c *Claim) answered(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
