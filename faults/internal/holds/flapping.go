@@ -32,7 +32,7 @@ func flapping() evidence.Row {
 const (
 	flapTTL     = time.Second
 	flapClients = 4
-	liveLimit   = 250 * time.Millisecond
+	liveLimit   = 300 * time.Millisecond // the longest silence, and two polls: those who poll at once may split the votes
 )
 
 // flapAll breaks what connects the clients of each kit, side by side.
