@@ -48,14 +48,16 @@ func TestCloseWakesTheWaiters(t *testing.T) {
 	holder.Lock()
 	defer holder.Unlock()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(9*time.Second))
-	got := make(chan error)
+	require.NoError(t, client.Mutex("own").LockContext(t.Context(), 0)) // and is not unlocked
+	got := make(chan error, 10)
 	for range 5 {
 		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
+		go func() { got <- client.Mutex("own").LockContext(context.Background(), 0) }()
 	}
-	redistest.Wait(t, "5 waiters", func() bool { return client.Stats().Waiting == 5 })
+	redistest.Wait(t, "10 waiters", func() bool { return client.Stats().Waiting == 10 })
 	require.NoError(t, client.Close())
-	for range 5 {
-		assert.ErrorIs(t, <-got, redimutex.ErrClosed)
+	for range 10 {
+		assert.ErrorIs(t, redistest.Receive(t, "the end of a wait", got), redimutex.ErrClosed)
 	}
 }
 

@@ -84,6 +84,15 @@ func TestConnectionsThatBreakAtOnceAreDialledLessAndLessOften(t *testing.T) {
 		dials := w.counted()
 		assert.Greater(t, dials, 10)
 		assert.Less(t, dials, 50)
+		get(t, p)
+		time.Sleep(5 * time.Second) // one that has lived for a while
+		for range 3 {
+			w.hangUp()
+			synctest.Wait()
+			began := time.Now()
+			require.True(t, works(p))
+			assert.Less(t, time.Since(began), 100*time.Millisecond)
+		}
 	})
 }
 
