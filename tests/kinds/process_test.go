@@ -146,6 +146,25 @@ func TestWithLeaseReuseReadersShareOneEntryOnTheServer(t *testing.T) {
 	})
 }
 
+func TestTheLossOfASharedLeaseIsThatOfEachReader(t *testing.T) {
+	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
+		m := process(t, s, opts, redimutex.WithLeaseReuse(time.Second), redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(900*time.Millisecond))
+		var readers []*redimutex.Lease
+		for range 3 {
+			r, err := m.RAcquire(t.Context())
+			require.NoError(t, err)
+			readers = append(readers, r)
+		}
+		s.Do("FLUSHALL")
+		for _, r := range readers {
+			redistest.Receive(t, "the loss", r.Done())
+		}
+		for _, r := range readers {
+			assert.ErrorIs(t, r.Release(t.Context()), redimutex.ErrLost)
+		}
+	})
+}
+
 func TestWithLeaseReuseAWriterElsewhereStillGetsIn(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		m, w := process(t, s, opts, redimutex.WithLeaseReuse(50*time.Millisecond)), process(t, s, opts)
