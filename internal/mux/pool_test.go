@@ -121,7 +121,8 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 	t.Parallel()
 	const short = 40 * time.Millisecond
-	for name, hangs := range map[string]bool{"refuses": false, "hangs": true} {
+	for name, dials := range map[string]int{"refuses": 12, "hangs": 2} {
+		hangs := name == "hangs"
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
@@ -143,7 +144,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 					_, err := p.GetContext(ctx)
 					return err
 				}
-				for w.counted() < 12 { // and it ends when the last dial has just begun
+				for w.counted() < dials { // and it ends when the last dial has just begun
 					require.Error(t, ask())
 					time.Sleep(time.Millisecond)
 				}
@@ -152,10 +153,36 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 				for ask() != nil {
 					time.Sleep(time.Millisecond)
 				}
-				assert.Less(t, time.Since(began), 4*short, "two for the dial that hangs, and one for the pause")
+				assert.Less(t, time.Since(began), 4*short, "three for the dial that hangs, and a pause")
 			})
 		})
 	}
+}
+
+// A pool whose dials take long, and one whose dials never end.
+func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		pool := w.pool()
+		dial := pool.Dial
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			select {
+			case <-time.After(time.Second):
+				return dial()
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		p := mux.New(conn.Of(pool), 1, 100*time.Millisecond)
+		defer p.Close(time.Second)
+		c, err := p.GetContext(until(10 * time.Second))
+		for ; err != nil; c, err = p.GetContext(until(10 * time.Second)) {
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, c.Close())
+		assert.True(t, works(p))
+	})
 }
 
 // A connection that breaks at once is dialled again a little later.

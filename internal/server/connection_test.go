@@ -533,6 +533,17 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		assert.False(t, time.Now().Before(deadline))
 		assert.Zero(t, s.Failed.Load())
+
+		user = pool.Get() // and one whose node timeout is over has nothing to do with its ctx
+		q = request("other")
+		q.Replicas = replicas(time.Minute)
+		ctx, cancel = context.WithTimeout(t.Context(), 2*q.Timeout)
+		defer cancel()
+		time.AfterFunc(q.Timeout-time.Millisecond/2, func() { user.Close() })
+		got = q.claim(s).Try(ctx, q.try())
+		require.Error(t, got.Err)
+		require.NoError(t, ctx.Err())
+		assert.NotErrorIs(t, got.Err, context.DeadlineExceeded)
 	})
 }
 

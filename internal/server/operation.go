@@ -257,8 +257,11 @@ func (op *operation) tell(r *request, reply Reply) {
 
 // blame replaces a timeout, or a refusal as too late, by the error of the caller's ctx if that ended first.
 func (op *operation) blame(r *Reply) {
+	late := errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)
 	switch {
-	case op.ours && (errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)): // some ms before ctx ends, which is waited for
+	case late && op.ours && op.due.Before(op.end): // for the node timeout, and not for ctx
+		return
+	case late && op.ours: // some ms before ctx ends, which is waited for
 		select {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
