@@ -29,6 +29,7 @@ func TestAHandOverWorksByMajority(t *testing.T) {
 	third := all.Client(t, opts...).Mutex("k")
 	l, err := giver.Acquire(t.Context())
 	require.NoError(t, err)
+	redistest.Wait(t, "the third vote", func() bool { return all[1].Exists("k") && all[2].Exists("k") })
 	all[0].Kill()
 	h, err := l.HandOver(t.Context(), time.Minute)
 	require.NoError(t, err)
