@@ -46,7 +46,7 @@ type slot struct {
 	link     *link // nil: not connected
 	dialling bool
 	failure  error         // of the last dial; nil: it was none
-	limit    time.Duration // of the next dial, where the last one hung; 0: it did not
+	hung     int           // how many dials in a row were given up
 	retry    time.Time     // no dial before that
 	wait     time.Duration // between the last dial and the next, at least
 }
@@ -57,8 +57,8 @@ const (
 	maxRedial = 500 * time.Millisecond
 )
 
-// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts, one
-// behind a dial that was given up half as much later, and each after five seconds at most. It does not connect.
+// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts, and
+// from the fifth in a row on after twice as long as the one before; after five seconds at most. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,
@@ -143,15 +143,15 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 func (p *Pool) dial(s *slot) {
 	p.links.Enter() // Close waits for it, as for the link that it makes
 	defer p.links.Leave()
-	limit := cmp.Or(s.limit, min(2*p.bound, maxDial))
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	limit := p.bound << min(max(s.hung-2, 1), 10) // it may be a long way; and what hangs may never end
+	ctx, cancel := context.WithTimeout(p.ctx, min(limit, maxDial))
 	defer cancel()
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.dialling, s.failure, s.limit = false, err, 0
-	if conn.Ended(ctx) != nil { // it may be a long way; and what hangs may never end
-		s.limit = min(limit+limit/2, maxDial)
+	s.dialling, s.failure = false, err
+	if s.hung++; conn.Ended(ctx) == nil {
+		s.hung = 0
 	}
 	close(p.changed)
 	p.changed = make(chan struct{})

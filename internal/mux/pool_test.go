@@ -153,7 +153,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 				for ask() != nil {
 					time.Sleep(time.Millisecond)
 				}
-				assert.Less(t, time.Since(began), 4*short, "three for the dial that hangs, and a pause")
+				assert.Less(t, time.Since(began), 4*short, "two for the dial that hangs, and a pause")
 			})
 		})
 	}
