@@ -150,7 +150,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 				}
 				w.cut(false)
 				began := time.Now()
-				for ask() != nil {
+				for ask() != nil && time.Since(began) < time.Minute {
 					time.Sleep(time.Millisecond)
 				}
 				assert.Less(t, time.Since(began), 4*short, "two for the dial that hangs, and a pause")
@@ -159,7 +159,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 	}
 }
 
-// A pool whose dials take long, and one whose dials never end.
+// The way may be long: the first dials are given up too early for it.
 func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,12 +176,9 @@ func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
 		}
 		p := mux.New(conn.Of(pool), 1, 100*time.Millisecond)
 		defer p.Close(time.Second)
-		c, err := p.GetContext(until(10 * time.Second))
-		for ; err != nil; c, err = p.GetContext(until(10 * time.Second)) {
-			time.Sleep(time.Millisecond)
+		for began := time.Now(); !works(p); time.Sleep(time.Millisecond) {
+			require.Less(t, time.Since(began), time.Minute)
 		}
-		require.NoError(t, c.Close())
-		assert.True(t, works(p))
 	})
 }
 

@@ -78,7 +78,7 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.takes && (c.tries > 0 || c.silent && time.Since(epoch) < c.open)
+	return c.takes && (c.tries > 0 || c.silent && Monotonic() < c.open)
 }
 
 // Waited has the release take back what shows that this process waits: a mark may be there from the tries before.
@@ -88,7 +88,7 @@ func (c *Claim) Waited() { c.mayHave(true, 0) }
 func (c *Claim) mayHave(mark bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Since(epoch)
+	now := Monotonic()
 	c.there, c.waits = true, mark
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
@@ -143,7 +143,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
 	c.cut = cut || c.cut && !unanswered
 	if c.want >= released { // the try may have been executed after a release that is still to be answered
-		c.open = max(c.open, time.Since(epoch))
+		c.open = max(c.open, Monotonic())
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
 	if r.Verdict == Done && (t.waits() || t.Reads) { // what shows that the caller waits went with the grant

@@ -94,7 +94,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 
 // settle decides how a released claim goes on. What runs has a moment to end before that. The caller holds c.mu.
 func (c *Claim) settle() {
-	now := time.Since(epoch)
+	now := Monotonic()
 	switch {
 	case c.want == gone:
 	case !c.there && c.running == 0:
@@ -127,7 +127,7 @@ func (c *Claim) schedule(at time.Duration) bool {
 func (c *Claim) answered(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, open := time.Since(epoch), c.open
+	now, open := Monotonic(), c.open
 	if c.keep > 0 { // an extension could raise the expiry again
 		open = max(open, c.extending)
 	}
@@ -170,7 +170,7 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.keep > 0 {
-		keep = max(c.keep-time.Since(epoch), time.Millisecond)
+		keep = max(c.keep-Monotonic(), time.Millisecond)
 	}
 	if c.waits {
 		member = c.member()

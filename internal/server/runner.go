@@ -42,7 +42,7 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	defer all.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if all.Closing() || len(w.pending) >= maxPending || time.Since(epoch) > until {
+	if all.Closing() || len(w.pending) >= maxPending || Monotonic() > until {
 		return false
 	}
 	if w.wake == nil {
@@ -72,7 +72,7 @@ func (w *runner) expedite(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.find(c); p != nil {
-		p.at = time.Since(epoch)
+		p.at = Monotonic()
 		w.resumes = p.at
 	}
 	w.signal()
@@ -95,7 +95,7 @@ func (w *runner) run(wake chan struct{}) {
 			if w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff); answered {
 				w.backoff = 0
 			}
-			w.resumes = time.Since(epoch) + w.backoff
+			w.resumes = Monotonic() + w.backoff
 			w.mu.Unlock()
 			continue
 		}
@@ -113,7 +113,7 @@ func (w *runner) run(wake chan struct{}) {
 // everything is due, once.
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	w.mu.Lock()
-	now, last := time.Since(epoch), w.server.runners.Closing()
+	now, last := Monotonic(), w.server.runners.Closing()
 	wait = maxBackoff
 	if last {
 		w.resumes = now
