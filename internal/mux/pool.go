@@ -122,7 +122,6 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		if s.link != nil && s.link.open() {
 			return s.link, nil, nil
 		}
-		s.link = nil
 		// A dial that has failed is not repeated before its time; nor after a connection that has broken at once.
 		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
 			if wait < -s.wait { // the last connection has lived for a while, or none was needed
