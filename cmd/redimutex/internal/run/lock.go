@@ -193,44 +193,51 @@ func (r *runner) release(ctx context.Context) (err error) {
 		r.abandon()
 	default:
 		if err = r.cover(ctx, lease); err == nil {
-			r.unlock()
+			err = r.unlock()
 		}
 	}
 	return err
 }
 
+// rest is how long -min-hold still lasts.
+func (r *runner) rest() time.Duration { return r.minHold - time.Since(r.watch.got) }
+
+// covered reports whether the lease lasts to the end of -min-hold.
+func (r *runner) covered() bool { return r.rest() <= time.Until(r.lease.Until()) }
+
 // cover extends the lease to the end of -min-hold, before the release: where that gets no answer, the key expires with
 // the lease. An extension can be repeated, and a release can't.
 func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
-	for lease.Err() == nil {
-		rest := r.minHold - time.Since(r.watch.got)
-		if rest <= time.Until(lease.Until()) {
-			return nil
-		}
+	for lease.Err() == nil && !r.covered() {
+		rest := r.rest()
 		if err := lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !cli.Rest(ctx, pause) {
 			return err
 		}
 	}
-	if r.minHold == 0 || r.watch.ending() {
-		return nil
-	}
-	r.notes.say("the lock %q could not be kept for the %v of -min-hold, so COMMAND may run again before: the server has not answered in time",
-		r.name, r.minHold)
-	return lease.Err()
+	return nil
 }
 
-// unlock gives the lock back, and says so if it was lost and that was not told.
-func (r *runner) unlock() {
+// unlock gives the lock back, and says so if it was lost and that was not told. It fails if it was lost during -min-hold.
+func (r *runner) unlock() error {
 	err := r.lease.Release(context.Background())
 	var lost *redimutex.LostError
 	switch {
 	case err == nil || r.watch.ending():
+	case errors.As(err, &lost) && r.rest() > 0:
+		r.notes.say("%s; %s", r.lostWords(lost), r.tooEarly())
+		return err
 	case errors.As(err, &lost):
 		r.notes.say("%s; that was noticed only after the command had ended", r.lostWords(lost))
 	case r.minHold > 0: // it stays for long enough
 	default:
 		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.name, r.servers.Failures(err))
 	}
+	return nil
+}
+
+// tooEarly says that -min-hold could not be kept.
+func (r *runner) tooEarly() string {
+	return fmt.Sprintf("it could not be kept for the %v of -min-hold, so COMMAND may run again before", r.minHold)
 }
 
 // abandon gives back a lock under which no command has run, whatever -min-hold is. What can't be given back expires.

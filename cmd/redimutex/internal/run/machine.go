@@ -3,7 +3,9 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync"
@@ -189,8 +191,13 @@ func (r *runner) due() {
 
 // skip ends us without the rest of the clean-up.
 func (r *runner) skip() {
-	if r.watch != nil {
-		r.notes.say("the lock %q is not given back, so it stays until its TTL is over", r.name)
+	switch words := fmt.Sprintf("the lock %q is not given back, so it stays until its TTL is over", r.name); {
+	case r.watch == nil:
+	case r.covered() || r.watch.ending():
+		r.notes.say("%s", words)
+	default:
+		r.notes.say("%s; %s", words, r.tooEarly())
+		r.status = cmp.Or(r.status, cli.Unavailable)
 	}
 	r.enter(over)
 }

@@ -196,12 +196,43 @@ func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 
 func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "2", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
-	p.Says("ready")
-	s.Pause()
-	defer s.Resume()
-	p.Signal(syscall.SIGUSR1)
-	assert.Equal(t, cli.Unavailable, p.Status())
-	assert.Contains(t, p.Notes(), "could not be kept for the 1m0s of -min-hold")
+	hangs := func(s *redistest.Server, p *clitest.Process) {
+		s.Pause()
+		p.Signal(syscall.SIGUSR1)
+	}
+	isSignalled := func(s *redistest.Server, p *clitest.Process) {
+		hangs(s, p)
+		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(p.Printed()[0]) })
+		redistest.Wait(t, "the end by a signal", func() bool {
+			p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
+			return p.Ended()
+		})
+	}
+	isDeleted := func(s *redistest.Server, p *clitest.Process) {
+		s.Do("DEL", "job")
+		p.Signal(syscall.SIGUSR1)
+	}
+	for name, c := range map[string]struct {
+		ttl, minHold string
+		then         func(*redistest.Server, *clitest.Process)
+		why          string
+	}{
+		"the server hangs": {"2", "1m", hangs, "it expired"},
+		"the server hangs, and a signal says not to wait for it": {"10", "1m", isSignalled, "is not given back"},
+		"the key is gone, and no extension was needed":           {"1h", "1m", isDeleted, "was deleted"},
+		"the key is gone, and an extension finds that":           {"1h", "2h", isDeleted, "was deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			p := clitest.Launch(t, s, "run", "-min-hold", c.minHold, "-ttl", c.ttl, "job", "--", "sh", "-c",
+				`echo "[$$]"; trap "exit 0" USR1; `+endless)
+			p.Says("ready")
+			c.then(s, p)
+			defer s.Resume()
+			assert.Equal(t, cli.Unavailable, p.Status())
+			assert.Contains(t, p.Notes(), c.why)
+			assert.Contains(t, p.Notes(), "could not be kept for the "+c.minHold)
+		})
+	}
 }
