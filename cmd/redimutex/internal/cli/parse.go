@@ -93,11 +93,19 @@ func (c *Command) explain(err error) error {
 // withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must
 // be where the command begins. What is behind that is not ours, and may be secret.
 func (c *Command) withoutDashes(args []string, wrong error) error {
-	words := 0
+	words, args := 0, slices.Clone(args)
 	for i := 0; i < len(args); i++ {
 		if f := c.Flag(args[i]); f != nil {
-			if f.Arg != "" && !strings.Contains(args[i], "=") {
+			name, _, joined := strings.Cut(args[i], "=")
+			if f.Arg != "" && !joined {
 				i++
+			}
+			switch {
+			case f.Arg != "URL" || i == len(args): // else a password may be in it, whatever it looks like
+			case joined:
+				args[i] = name + "=URL"
+			default:
+				args[i] = "URL"
 			}
 			continue
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
@@ -216,7 +218,8 @@ func (b *breach) status(stderr io.Writer) int {
 		return cli.OK
 	case wasUnclear:
 		outcome := ""
-		if slices.ContainsFunc(b.errs, func(err error) bool { return !server.Permanent(err) }) {
+		refused := func(err error) bool { return errors.As(err, new(redis.Error)) }
+		if slices.ContainsFunc(b.errs, func(err error) bool { return !refused(err) }) {
 			outcome = "; it may be broken or not"
 		}
 		fmt.Fprintf(stderr, "redimutex: can't break %q: %s%s\n", b.Key, b.nodes.Explain(errors.Join(b.errs...)), outcome)

@@ -250,17 +250,21 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", "token", "PX", 60000)
 	s.Do("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "-@all", "+@read", "+time")
-	url := "redis://reader:hunter2@" + s.Addr()
-	var status int
-	var stderr string
-	redistest.Wait(t, "an answer in time", func() bool {
-		status, _, stderr = clitest.Call("break", "-yes", "-redis", url, "job")
-		return !strings.Contains(stderr, "no answer")
-	})
-	assert.Equal(t, cli.Unavailable, status)
-	assert.Contains(t, stderr, "NOPERM")
-	assert.NotContains(t, stderr, "broken or not", "it was refused")
-	assert.NotContains(t, stderr, "hunter2")
+	refused := func(url, why string) {
+		var status int
+		var stderr string
+		redistest.Wait(t, "an answer in time", func() bool {
+			status, _, stderr = clitest.Call("break", "-yes", "-redis", url, "job")
+			return !strings.Contains(stderr, "no answer")
+		})
+		assert.Equal(t, cli.Unavailable, status)
+		assert.Contains(t, stderr, why)
+		assert.NotContains(t, stderr, "broken or not")
+		assert.NotContains(t, stderr, "hunter2")
+	}
+	refused("redis://reader:hunter2@"+s.Addr(), "NOPERM")
+	s.Do("REPLICAOF", "127.0.0.1", "1")
+	refused("redis://"+s.Addr(), "READONLY")
 	assert.Equal(t, "token", s.Get("job"))
 }
 

@@ -117,7 +117,11 @@ func Find(given URLs, node time.Duration) (Set, error) {
 				return nil, cli.Usagef("%s: @ stands before the name of a file; write a URL without it", source)
 			}
 			var err error
-			if list, err = readURLs(name); err != nil {
+			switch list, err = readURLs(name); {
+			case err != nil && strings.Contains(name, "@"): // it may be a part of a URL, with the password
+				return nil, cli.Usagef("%s: @ stands before the name of a file, and there is none of that name; "+
+					"write a URL without it, and a comma or space in a password as %%2C and %%20", source)
+			case err != nil:
 				return nil, cli.Usagef("%s: %w", source, err)
 			}
 			listed, file = true, reference(name)
