@@ -19,8 +19,8 @@
 //   - With one server, candidates lead in the order in which they came (see [redimutex.WithQueue] for its limits),
 //     and a leader that resigns goes to the end of the queue. With several servers they poll, and no order is
 //     promised.
-//   - A leader that crashes, hangs or is cut off is replaced within a TTL (and a poll interval). Observers know of a
-//     change within a TTL.
+//   - A leader whose process crashes, is stopped or is cut off is replaced within a TTL (and a poll interval). One whose
+//     f hangs leads on. Observers know of a change within a TTL.
 //   - A queued candidate that hangs delays a change once (see [redimutex.WithQueue]). So let the candidates of one
 //     process share a Client, which has one place in the queue.
 //

@@ -20,7 +20,7 @@ type Target struct {
 }
 
 // errEncoding is for a URL that went to pieces; it must not say into which.
-var errEncoding = errors.New("it can't be taken apart; are all special characters of the password percent-encoded (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)?")
+var errEncoding = errors.New("it can't be taken apart; are all characters of the password percent-encoded but letters, digits and -._~ (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)?")
 
 // Parse takes a URL apart, of the forms that redimutex.NewPool names.
 func Parse(raw string) (*Target, error) {

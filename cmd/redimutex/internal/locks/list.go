@@ -99,7 +99,7 @@ var notes = []cli.Section{
 		cli.Example("", "redimutex list 'billing:*'"),
 		cli.Example("The three locks that are held for longest:", "redimutex list -sort age -limit 3"),
 		cli.Example("Which locks end within a second, unless they are renewed?",
-			"redimutex list -json | jq -r '.locks[] | select(.held and .ttl_ms >= 0 and .ttl_ms < 1000) | .key'"),
+			"redimutex list -json |\n  jq -r '.locks[] | select(.held and 0 <= .ttl_ms and .ttl_ms < 1000).key'"),
 	}},
 	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
 		cli.Item("2", "wrong usage"),

@@ -51,7 +51,8 @@ func sections() []cli.Section {
 			cli.Para(`KILL: a second process, redimutex guard, then kills COMMAND and its group. It does the same for each
 				redimutex run inside COMMAND. The lock ends within one -ttl. A setuid command such as sudo or su outlives a killed
 				redimutex, because it has another user: write sudo redimutex run KEY -- COMMAND, not
-				redimutex run KEY -- sudo COMMAND.`),
+				redimutex run KEY -- sudo COMMAND. Where the guard is killed as well, as pkill -9 -f redimutex does, COMMAND runs
+				on, and when the lock has expired another one runs beside it.`),
 			cli.Para(`STOP: a stopped redimutex neither renews the lock nor ends COMMAND. The lock expires, and the next holder gets it.
 				COMMAND runs on beside that holder until redimutex continues and kills it. Stop COMMAND alone instead: redimutex
 				then keeps the lock. Only a fence protects the data here.`),

@@ -33,8 +33,8 @@ func Command() *cli.Command {
 			{Names: []string{"for"}, Arg: "TIME", Value: cli.Time(&o.limit), Text: "End after so long. Default: never"},
 			{Names: []string{"until-free"}, Value: cli.Switch(&o.untilFree), Text: "End as soon as all of the locks are free."},
 			{Names: []string{"json"}, Value: cli.Switch(&o.asJSON), Text: `For each look and KEY one JSON object on a line: time,
-				key, known (false: too few servers answer, or it is unsure; error says why), held, kind, holding, owner, foreign, ttl_ms, age_ms,
-				fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
+				key, known (false: too few servers answer, or it is unsure; error says why), held, kind, holding, owner, foreign, no_token,
+				ttl_ms, age_ms, fence, waiting, agree and servers as in show -json, handovers_per_s, and events since the look
 				before, a list with event, owner and from of each.`},
 		},
 		Notes: []cli.Section{
