@@ -153,13 +153,17 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 }
 
 // extended takes in the answer to an extension, which is not executed after due. It counts only while the claim is wanted.
-func (c *Claim) extended(r *Reply, due time.Time) {
+// unanswered: the server may do so yet, whatever the answer says.
+func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case r.Verdict == Failed:
+	if unanswered {
 		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
-	case r.Verdict == Done:
+	}
+	if c.want >= released { // it may have been executed after a release that is still to be answered
+		c.extending = max(c.extending, Monotonic())
+	}
+	if r.Verdict == Done {
 		c.waits = false // the hand-off has taken the place back, and the extension the mark
 		if c.want != wanted {
 			*r = Reply{Err: errEnded}

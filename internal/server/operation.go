@@ -243,7 +243,7 @@ func (op *operation) tell(r *request, reply Reply) {
 			other.tried(new(Try), &r.reply, unanswered, cut, op.due)
 		}
 	case op.verb == extend:
-		r.claim.extended(&r.reply, op.due)
+		r.claim.extended(&r.reply, op.repeats || reply.Verdict == Failed, op.due)
 	case op.verb == release:
 		r.claim.answered(&r.reply)
 		if op.repeats && (reply.Verdict == Missing || reply.Verdict == Taken) {

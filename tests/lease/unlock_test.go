@@ -3,6 +3,8 @@ package lease_test
 import (
 	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +80,37 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 		packet.Release()
 		redistest.Wait(t, "the lock has expired", func() bool { return !s.Exists(name) })
 	}
+}
+
+// Each goes over a connection of its own, and the answer to the release comes last.
+func TestAnExtensionThatOvertakesTheReleaseDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+	warm(t, c.Mutex("other", redimutex.WithMinHold(time.Minute)))
+	m := c.Mutex("key", redimutex.WithMinHold(time.Minute))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	extension := p.Catch("EVALSHA")
+	var calls sync.WaitGroup
+	calls.Go(func() { l.Extend(t.Context(), time.Hour) }) //nolint:errcheck // it may be too late
+	redistest.Receive(t, "the extension", extension.Arrived())
+	release := p.Catch("EVALSHA")
+	calls.Go(func() { assert.NoError(t, m.UnlockContext(t.Context())) }) // it waits for the extension for half of its time
+	redistest.Receive(t, "the release", release.Arrived())
+	var replies atomic.Int32
+	p.Treat(func(reply bool) (how redistest.Treatment) {
+		if reply && replies.Add(1) == 1 {
+			how.Delay = 500 * time.Millisecond
+		}
+		return how
+	})
+	release.Release()
+	redistest.Wait(t, "the release was executed", func() bool { return s.PTTL("key") <= time.Minute })
+	extension.Release()
+	calls.Wait()
+	redistest.Wait(t, "the lock expires", func() bool { return s.PTTL("key") <= time.Minute })
 }
 
 // kinds are the ways in which a hold ends at the servers.
