@@ -84,9 +84,9 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way;
 //   - the cause of ctx when that ended meanwhile; one that has ended before does not matter;
 //   - [NodeError] alone when servers refuse for good;
-//   - [ErrClosed] when the Client was closed meanwhile. Then a repeat asks no server.
+//   - [ErrClosed] when the Client was closed just before: the lock is released, and the Handover is empty.
 //
-// Except with ErrLost and ErrUnlocked, the Handover is returned all the same, and may work. Repeat the call on the same Lease:
+// With ErrUnavailable, the cause of ctx or a NodeError alone, the Handover is returned all the same, and may work. Repeat the call on the same Lease:
 // it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. Without a repeat,
 // servers that did nothing keep the key for as long as the lease lasts, and the others until within is over. HandOver takes one
 // node timeout at most, and that of [WithReplicas].
@@ -178,8 +178,8 @@ type takings struct {
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the key expires: with the Handover, or with the lease of m;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
-//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer, for the
-//     TTL of m at most.
+//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer: over
+//     several servers for the time that it had left, on one for the TTL of m.
 //
 // A Handover of another key is an error that says so, and stays good. An empty one is an error too. TakeOver takes one
 // node timeout at most, and that of [WithReplicas].

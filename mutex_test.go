@@ -332,4 +332,8 @@ func TestAnUnlockWithoutAContextPanicsBeforeItChangesAnything(t *testing.T) {
 	var none context.Context
 	assert.Panics(t, func() { m.UnlockContext(none) }) //nolint:errcheck // it does not come so far
 	assert.NoError(t, m.UnlockContext(t.Context()))
+	rw := m.Client().RWMutex("rw")
+	rw.RLock()
+	assert.Panics(t, func() { rw.RUnlockContext(none) }) //nolint:errcheck // as above
+	assert.NoError(t, rw.RUnlockContext(t.Context()))
 }

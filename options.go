@@ -91,7 +91,7 @@ func (c *config) check() {
 		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
 		t.Replicas.Timeout, t.Timeout, t.TTL)
 	must(t.Reuse <= quorum.Validity(t.TTL)/2,
-		"WithLeaseReuse(%v): has to be less than half the TTL, which is %v", t.Reuse, t.TTL)
+		"WithLeaseReuse(%v): has to be less than half the TTL: %v at most for a TTL of %v", t.Reuse, quorum.Validity(t.TTL)/2, t.TTL)
 	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
 	must(c.conns == 0 || t.Replicas.N == 0,
 		"WithMultiplexing(%d): not with WithReplicas, whose WAIT would keep all other commands waiting; use the connections of the pool for such locks", c.conns)
@@ -210,7 +210,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 func WithRestartGuard() Option { return func(c *config) { c.terms.Guard = true } }
 
 // WithReentrancy lets Do and TryDo nest: with the ctx of an outer Do of the same key and pools, they run inside
-// its hold. The outermost releases when all that run inside have returned.
+// its hold, as it is: without a fence, if the outer one has none. The outermost releases when all that run inside have returned.
 //
 // The hold belongs to the ctx, not to a goroutine: several goroutines with the same ctx do not exclude each other. Every other
 // method that would wait with that ctx for the same key is an error at once, as without this option: see [Mutex.Do].
@@ -240,10 +240,11 @@ func WithNodeTimeout(d time.Duration) Option {
 // acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own
 // [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the lock is released.
 //
-// A few ms of d are enough, and it has to be less than half the TTL. It can't be combined with [WithMinHold]. Other
-// processes wait up to d longer for the lock. Combine it with [WithQueue] if there are any: a process that polls would
-// have to ask between two times of d. After a crash the lock stays locked for the TTL even if no process held it.
-// [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was extended is not reused.
+// A few ms of d are enough. It has to be less than half the TTL, and at most half of the TTL less 1% and 2 ms. It can't be
+// combined with [WithMinHold]. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there are
+// any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the TTL even
+// if no process held it. [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was
+// extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
 // not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released

@@ -109,6 +109,7 @@ func (m *RWMutex) RUnlock() { m.readers.unlocked("RUnlock", m.RUnlockContext(con
 // The other readers of m keep theirs.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 	must(m.readers.client != nil, zero)
+	_ = ctx.Err() // a nil ctx panics before anything is changed
 	for l := m.held.take(); l != nil; l = m.held.take() {
 		if claimed, err := l.release(ctx); claimed { // else its Release was faster
 			return err

@@ -14,9 +14,10 @@ import (
 
 // A Trace is a set of functions to be called as things happen to locks, like [net/http/httptrace.ClientTrace]. Any of
 // them may be nil. They are called on the goroutine that locks, renews or unlocks. So they must return soon, and must
-// not lock, unlock or close anything of this package.
+// not panic, nor lock, unlock or close anything of this package.
 //
-// Every call that wants a lock ends with Acquired or GaveUp. Every hold ends with Released, and a Lost may precede
+// Every call that wants a lock of its own ends with Acquired or GaveUp; a Do inside the hold of another one
+// ([WithReentrancy]) has no events. Every hold ends with Released, and a Lost may precede
 // that. A lease may be lost at once, so Lost may be called before Acquired has returned.
 type Trace struct {
 	Waiting  func(Event) // a call queues behind others of this process

@@ -104,7 +104,7 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 // cached, return a value that says so.
 //
 // The error is
-//   - that of load, as it was;
+//   - that of load; joined with one that matches [redimutex.ErrLost] if the lock was lost meanwhile;
 //   - one that matches [redimutex.ErrLost] when the lock was lost before the value was cached;
 //   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), and at once for a
 //     nested Fetch, as above;

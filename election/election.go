@@ -113,8 +113,7 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 		e.lead.Store(l)
 		err = f(l)
 	}
-	l.look()
-	if cause := context.Cause(l.Context); errors.Is(cause, redimutex.ErrLost) || errors.Is(cause, ErrResigned) {
+	if l.resigned.Load() || errors.Is(l.lease.Err(), redimutex.ErrLost) { // not by what the ctx of Run comes from
 		return nil
 	}
 	return err
@@ -135,6 +134,7 @@ func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 // call it. To stop being a candidate, end the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
+		l.resigned.Store(true)
 		l.cancel(ErrResigned)
 	}
 }

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/redimutex/redimutex"
 )
@@ -10,8 +11,9 @@ import (
 // stopped for longer than its lease finds it ended when it wakes, before any timer has run.
 type lead struct {
 	context.Context
-	cancel context.CancelCauseFunc
-	lease  *redimutex.Lease
+	cancel   context.CancelCauseFunc
+	lease    *redimutex.Lease
+	resigned atomic.Bool
 }
 
 // Err looks at the clock before it answers.

@@ -46,6 +46,38 @@ func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
 	next.leads(t, 1)
 }
 
+// The ctx of an inner candidate ends because its outer lead was resigned, or because a lease around it was lost.
+func TestAnErrorOfFIsReturnedWhereWhatIsAroundTheElectionHasEnded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := newClient(t, one(s))
+	mine := errors.New("mine")
+	inner := election.New(c, "inner", "i")
+	runs := func(ctx context.Context, ends func()) {
+		assert.ErrorIs(t, inner.Run(ctx, func(ctx context.Context) error {
+			ends()
+			<-ctx.Done()
+			return mine
+		}), mine)
+	}
+	outer := election.New(c, "outer", "o")
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	require.ErrorIs(t, outer.Run(ctx, func(ctx context.Context) error {
+		runs(ctx, outer.Resign)
+		cancel(enough)
+		return nil
+	}), enough)
+	m := c.Mutex("around")
+	require.ErrorIs(t, m.Do(t.Context(), func(ctx context.Context) error {
+		runs(ctx, func() {
+			s.Do("DEL", "around")
+			assert.ErrorIs(t, m.Lease().Extend(ctx, time.Minute), redimutex.ErrLost)
+		})
+		return nil
+	}), redimutex.ErrLost)
+}
+
 func TestALostLeaderStandsAgainWhenFHasReturned(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

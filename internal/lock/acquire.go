@@ -112,9 +112,9 @@ func (a *acquisition) line(ctx context.Context) state {
 		return held
 	case a.key.fifo.TryAcquire():
 		a.turn, a.fresh = true, a.key.left.pause == 0
-	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load() && a.key.fifo.Waiting() == 0:
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
-		// overtake one that the servers have refused, and that waits.
+		// overtake one that waits.
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:
@@ -194,7 +194,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	var t server.Try
 	first := a.tries == 0
 	if first && !a.Once && !a.fresh { // another waiter of this process may have tried just now
-		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.Pause(1)), nil); !ok {
+		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.pause(1)), nil); !ok {
 			return failed
 		}
 	}
@@ -202,7 +202,7 @@ func (a *acquisition) try(ctx context.Context) state {
 	a.prepare(&t)
 	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
 	// cost the most, and seldom find anything.
-	if l := a.grant.votes.Spec(); !first || a.Once || len(l.More) > 0 || l.Kind.Shows {
+	if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
 		a.engine.makeWay(l, a.key)
 	}
 	if a.turn {
@@ -240,8 +240,8 @@ func (a *acquisition) prepare(t *server.Try) {
 		t.Shows = maxLook + a.Terms.Timeout
 	default:
 		// Known before the try, because the mark outlives it; and short, because the mark keeps the others out of a free lock.
-		a.wait = min(a.Pause(a.tries), maxLook)
-		t.Shows = max(a.wait, min(a.Pause(1), maxLook)) + a.Terms.Timeout
+		a.wait = a.pause(a.tries)
+		t.Shows = max(a.wait, a.pause(1)) + a.Terms.Timeout
 	}
 }
 
@@ -263,6 +263,8 @@ func (a *acquisition) won(handOff time.Duration) state {
 	if len(a.group) > 0 { // the spares belong to the turn; a single try beside it has no group, and leaves them alone
 		a.key.leave().spares = append(a.key.left.spares, a.group...)
 	}
-	a.key.answered(nil)
+	if a.turn {
+		a.key.answered(nil)
+	}
 	return held
 }

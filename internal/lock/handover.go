@@ -26,7 +26,10 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 			return f
 		}
 		f := give(ctx)
-		if lost(f) == keepalive.Alive {
+		switch {
+		case f != nil && f.Kind == quorum.Closed: // nothing was sent, and no repeat sends it
+			g.votes.Release(ctx, now, keep)
+		case lost(f) == keepalive.Alive:
 			again = give
 		}
 		return f

@@ -51,7 +51,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 // notWon records a try that has failed, and decides how to go on.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	stopped := a.stopped(ctx)
-	if !stopped {
+	if !stopped && a.turn {
 		a.key.answered(f) // else the try was cut short, which says nothing to other callers
 	}
 	switch {
@@ -111,14 +111,12 @@ func (a *acquisition) drop(goesOn bool) {
 // the caller has the turn, but for a try and the pause before the first.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
-	a.engine.Waiting.Add(1)
-	defer a.engine.Waiting.Add(-1)
 	a.key.dropSpares() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
 	if !a.Terms.Kind.Shows {
-		a.wait = a.Pause(a.tries)
+		a.wait = a.pause(a.tries)
 	}
 	a.key.leave().pause = server.Monotonic() + a.wait
 	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
@@ -127,10 +125,21 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	return trying
 }
 
+// pause is the wait after so many tries. A waiter that others are to see looks once in maxLook at least.
+func (a *acquisition) pause(tries int) time.Duration {
+	d := a.Pause(tries)
+	if a.Terms.Queue || a.Terms.Kind.Shows {
+		d = min(d, maxLook)
+	}
+	return d
+}
+
 // sleep waits until d has passed, or a message of wake has come, which is nil if none can. It reports whether it is so; else
 // the acquisition has failed.
 func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wakeup.Wake) (w wakeup.Wake, ok bool) {
 	if d > 0 {
+		a.engine.Waiting.Add(1)
+		defer a.engine.Waiting.Add(-1)
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -151,7 +160,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 		a.newTicket()
 		a.ticket.arrive(a.arrived)
 		if hub.Starting() {
-			if _, ok := a.sleep(ctx, a.Terms.Timeout, a.ticket.waiter.Wake()); !ok {
+			if _, ok := a.sleep(ctx, min(a.Terms.Timeout, maxLook), a.ticket.waiter.Wake()); !ok {
 				return failed
 			}
 		}
@@ -173,7 +182,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
-		return min(a.Pause(1), maxLook)
+		return a.pause(1)
 	}
 	wait := a.ticket.every
 	if f.Left > 0 {

@@ -43,10 +43,10 @@ type Pool struct {
 
 // A slot is the place of one shared connection.
 type slot struct {
-	link     *link // nil: not connected
+	link     *link // nil: none yet; it may have ended
 	dialling bool
 	failure  error         // of the last dial; nil: it was none
-	hung     int           // how many dials in a row were given up
+	hung     time.Duration // of the dials in a row that were given up
 	retry    time.Time     // no dial before that
 	wait     time.Duration // between the last dial and the next, at least
 }
@@ -57,8 +57,8 @@ const (
 	maxRedial = 500 * time.Millisecond
 )
 
-// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts, and
-// from the fifth in a row on after twice as long as the one before; after five seconds at most. It does not connect.
+// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts; or,
+// where dials in a row have hung for longer than ten, after a fifth of that time, five seconds at most. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,
@@ -142,14 +142,15 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 func (p *Pool) dial(s *slot) {
 	p.links.Enter() // Close waits for it, as for the link that it makes
 	defer p.links.Leave()
-	limit := p.bound << min(max(s.hung-2, 1), 10) // it may be a long way; and what hangs may never end
-	ctx, cancel := context.WithTimeout(p.ctx, min(limit, maxDial))
+	limit := min(max(2*p.bound, s.hung/5), maxDial) // it may be a long way; and what hangs may never end
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
+	began := time.Now()
 	c, err := p.source.Dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling, s.failure = false, err
-	if s.hung++; conn.Ended(ctx) == nil {
+	if s.hung += time.Since(began); conn.Ended(ctx) == nil {
 		s.hung = 0
 	}
 	close(p.changed)

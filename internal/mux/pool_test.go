@@ -121,7 +121,7 @@ func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 	t.Parallel()
 	const short = 40 * time.Millisecond
-	for name, dials := range map[string]int{"refuses": 12, "hangs": 2} {
+	for name, dials := range map[string]int{"refuses": 12, "hangs": 6} {
 		hangs := name == "hangs"
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // only what is urgent does.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
-	if op.fresh.Load() || op.server.Source.Dial == nil || op.verb == extend && op.server.nodes.of(op.key).patient.Load() {
+	if op.fresh.Load() || op.server.Source.Dial == nil || op.patient() {
 		return
 	}
 	op.fresh.Store(beside.Add(1) <= limit || limit == 0 || op.urgent())
@@ -36,12 +36,17 @@ func (op *operation) urgent() bool {
 	return op.verb == extend || op.verb == release && (op.aside || op.server.running.Closing())
 }
 
+// patient reports whether the operation waits for the pool, however urgent it is.
+func (op *operation) patient() bool {
+	return op.verb == extend && op.server.nodes.of(op.key).patient.Load()
+}
+
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.urgent() && !op.fresh.Load() && !op.server.nodes.of(op.key).patient.Load() && source.Dial != nil && source.Full() {
+	if op.urgent() && !op.fresh.Load() && !op.patient() && source.Dial != nil && source.Full() {
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,31 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 		w = h.Join("later", "k")
 		require.True(t, listens(h, w))
 		assert.Len(t, m.PubSubChannels("*"), 1)
+		w.Leave()
+	})
+}
+
+// The path may lead nowhere, and the connection know no timeouts.
+func TestAConnectionThatIsSilentBeforeItHasSubscribedIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, p := redistest.Virtual(t)
+		dial, first := p.Dial, true
+		p.Dial = func() (redis.Conn, error) {
+			if !first {
+				return dial()
+			}
+			first = false
+			ours, theirs := net.Pipe()
+			go io.Copy(io.Discard, theirs) //nolint:errcheck // it ends with ours
+			return struct{ redis.Conn }{redis.NewConn(ours, 0, 0)}, nil
+		}
+		h := newHub(t, p)
+		w := h.Join("w", "k")
+		for range 10 {
+			time.Sleep(time.Second) // virtual
+		}
+		assert.True(t, h.Listening())
 		w.Leave()
 	})
 }

@@ -118,7 +118,7 @@ func (h *Hub) deliver(message string) {
 func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 	defer conn.Close(c, false) // which ends the reading
 	defer conn.Caught(new(error))
-	for called := false; ; {
+	for began, called := time.Now(), false; ; {
 		select {
 		case <-time.After(pingInterval):
 		case <-ctx.Done():
@@ -127,7 +127,8 @@ func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 		h.mu.Lock()
 		wanted, key := h.wanted(), h.key
 		h.mu.Unlock()
-		if !wanted || called && !h.heard.Load() || c.Send("PING") != nil || c.Flush() != nil {
+		silent := called && !h.heard.Load() || !h.Listening() && time.Since(began) > 3*pingInterval
+		if !wanted || silent || c.Send("PING") != nil || c.Flush() != nil {
 			return
 		}
 		h.heard.Store(false)

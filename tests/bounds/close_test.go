@@ -2,6 +2,7 @@ package bounds_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -183,6 +184,35 @@ func TestCloseReleasesWhatIsLeftThoughThePoolIsFull(t *testing.T) {
 			require.NoError(t, m.Client().Close())
 		})
 	})
+}
+
+// The server may take no more connections: the next extensions wait for the pool. A release does not.
+func TestAReleaseDialsBesideAFullPoolAlsoAfterAnExtensionThatCouldNot(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	pool.MaxActive, pool.Wait = 2, true
+	dial, down := pool.Dial, atomic.Bool{}
+	pool.Dial = func() (redis.Conn, error) {
+		if down.Load() {
+			return nil, errors.New("no more connections")
+		}
+		return dial()
+	}
+	m := redimutex.New(pool, "k", redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
+	defer m.Client().Close()
+	require.NoError(t, m.LockContext(t.Context(), time.Minute))
+	users := []redis.Conn{pool.Get(), pool.Get()}
+	down.Store(true)
+	require.ErrorIs(t, m.Lease().Extend(t.Context(), 10*time.Minute), redimutex.ErrUnavailable)
+	down.Store(false)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, m.UnlockContext(ctx), redimutex.ErrUnavailable)
+	redistest.Wait(t, "the lock is released", func() bool { return !s.Exists("k") })
+	for _, user := range users {
+		require.NoError(t, user.Close())
+	}
 }
 
 // fullPool runs test with a Mutex that is locked, and with a function that uses the pool up. No key may be left.

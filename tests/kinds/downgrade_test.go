@@ -92,3 +92,27 @@ func TestARenewalOfTheWriterThatIsUnderWayNeverReportsADowngradeAsTaken(t *testi
 		assert.Zero(t, a.Client().Stats().LostTaken)
 	})
 }
+
+func TestTheEndOfADowngradedHoldFreesTheLockWhateverTheReuse(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l, err := process(t, s, nil, redimutex.WithLeaseReuse(2*time.Minute)).Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Downgrade(t.Context()))
+	release(t, l)
+	redistest.Wait(t, "the lock is free", func() bool { return !s.Exists("k") })
+}
+
+func TestAWriterWhoseDowngradeFindsALossKeepsItsTurnUntilRUnlock(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := process(t, s, nil)
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	s.Do("DEL", "k")
+	require.ErrorIs(t, l.Downgrade(t.Context()), redimutex.ErrLost)
+	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.ErrorIs(t, m.RUnlockContext(t.Context()), redimutex.ErrLost)
+	require.NoError(t, m.TryLockContext(t.Context()))
+	m.Unlock()
+}

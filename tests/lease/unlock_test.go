@@ -113,6 +113,24 @@ func TestAnExtensionThatOvertakesTheReleaseDoesNotProlongWhatUnlockHasLeftToExpi
 	redistest.Wait(t, "the lock expires", func() bool { return s.PTTL("key") <= time.Minute })
 }
 
+func TestUnlockOfAnExpiredLeaseWaitsForNoServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, bare := redistest.Virtual(t)
+		pool := redistest.NewBetween(bare)
+		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(3*time.Second)).Mutex("k")
+		m.Lock()
+		let := make(chan struct{})
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) { <-let; return run() })
+		<-m.Lease().Done()
+		began := time.Now()
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+		assert.Zero(t, time.Since(began))
+		pool.Set(nil)
+		close(let)
+	})
+}
+
 // kinds are the ways in which a hold ends at the servers.
 var kinds = map[string][]redimutex.Option{
 	"plain":    nil,

@@ -1,0 +1,319 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// The goroutines of one process that want a key stand in line: what those behind get from those in front, and what is told.
+
+// long are options of leases that outlast any stall of a busy machine.
+var long = []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}
+
+func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
+}
+
+// behind has one goroutine wait for a key that is locked, and then give up, while acquire waits behind it. Then the key is
+// free, and behind returns how long acquire takes from there.
+func behind(t *testing.T, gives redimutex.Option, acquire func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error)) (took time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		c := newClient(t, pool)
+		ctx, leave := context.WithCancel(t.Context())
+		first := startWith(t, ctx, c.Mutex("k", gives).Acquire)
+		synctest.Wait()
+		second := start(t, acquire(c))
+		synctest.Wait()
+		assert.Equal(t, 2, c.Stats().Waiting)
+		leave()
+		synctest.Wait()
+		assert.ErrorIs(t, first.err, context.Canceled)
+		assert.Equal(t, 1, c.Stats().Waiting, "also one that waits for the rest of a pause")
+		server.Del("k")
+		began := time.Now()
+		<-second.done
+		took = time.Since(began)
+		release(t, second.get(t))
+	})
+	return took
+}
+
+func TestWhoComesNextInLineWaitsNoLongerThanItsOwnPause(t *testing.T) {
+	t.Parallel()
+	gives := redimutex.WithPollInterval(time.Hour)
+	for name, c := range map[string]struct {
+		acquire func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error)
+		most    time.Duration
+	}{
+		"mutex": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+			return c.Mutex("k").Acquire
+		}, 50 * time.Millisecond},
+		"writer that polls slowly, too": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+			return c.RWMutex("k", gives).Acquire
+		}, time.Second},
+		"queue": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+			return c.Mutex("k", gives, redimutex.WithQueue()).Acquire
+		}, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) { assert.LessOrEqual(t, behind(t, gives, c.acquire), c.most) })
+	}
+}
+
+func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		var tries atomic.Int64
+		m := newClient(t, pool, redimutex.WithPollInterval(time.Second), redimutex.WithTrace(&redimutex.Trace{
+			Attempt: func(redimutex.Event) { tries.Add(1) },
+		})).Mutex("k")
+		var all sync.WaitGroup
+		for i := range 100 { // for 10 s, and there is always one behind the first
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+				assert.ErrorIs(t, m.LockContext(t.Context(), 250*time.Millisecond), context.DeadlineExceeded)
+			})
+		}
+		all.Wait()
+		assert.LessOrEqual(t, tries.Load(), int64(12))
+	})
+}
+
+func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		c := newClient(t, pool)
+		m := c.Mutex("k")
+		m.Lock()
+		second := start(t, c.Mutex("k").Acquire)
+		time.Sleep(3 * time.Second)
+		m.Unlock()
+		<-second.done
+		assert.Equal(t, 3*time.Second, c.Stats().WaitTime)
+		release(t, second.get(t))
+	})
+}
+
+// gated has each command over a Between wait until what it sends to the channel is closed.
+func gated(pool *redistest.Between) (asks chan chan struct{}) {
+	asks = make(chan chan struct{}, 100)
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		let := make(chan struct{})
+		asks <- let
+		<-let
+		return run()
+	})
+	return asks
+}
+
+// One stands in line behind the first try of another. Or it has stood there for long, and its own first try has just begun.
+func TestASingleTryForAPermitDoesNotOvertakeOneThatWaitsInLine(t *testing.T) {
+	t.Parallel()
+	for _, ownTry := range []bool{false, true} {
+		t.Run(fmt.Sprint(ownTry), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			pool := redistest.NewBetween(s.Pool())
+			c := newClient(t, pool, long...)
+			sem, other := c.Semaphore("k", 2), newClient(t, s.Pool(), long...).Semaphore("k", 2)
+			var theirs []*redimutex.Lease
+			for range 2 {
+				l, err := other.Acquire(t.Context())
+				require.NoError(t, err)
+				theirs = append(theirs, l)
+			}
+			if !ownTry {
+				asks := gated(pool)
+				first := start(t, sem.Acquire)
+				let := redistest.Receive(t, "the first try", asks)
+				second := start(t, sem.Acquire)
+				redistest.Wait(t, "one in line", func() bool { return c.Stats().Waiting == 1 })
+				pool.Set(nil)
+				for _, l := range theirs {
+					release(t, l)
+				}
+				_, err := sem.TryAcquire(t.Context())
+				assert.ErrorIs(t, err, redimutex.ErrLocked)
+				close(let)
+				release(t, first.get(t))
+				release(t, second.get(t))
+				return
+			}
+			first := start(t, sem.Acquire)
+			redistest.Wait(t, "one that was refused", func() bool { return c.Stats().Waiting == 1 })
+			second := start(t, sem.Acquire)
+			redistest.Wait(t, "one in line", func() bool { return c.Stats().Waiting == 2 })
+			asks := gated(pool)
+			let := redistest.Receive(t, "the next try of the first", asks)
+			for _, l := range theirs {
+				release(t, l)
+			}
+			close(let)
+			held := redistest.Receive(t, "the first try of the second", asks)
+			pool.Set(nil)
+			_, err := sem.TryAcquire(t.Context())
+			assert.ErrorIs(t, err, redimutex.ErrLocked)
+			close(held)
+			release(t, first.get(t))
+			release(t, second.get(t))
+		})
+	}
+}
+
+func TestSingleTriesGoBesideEachOtherAgainWhenWhoWaitedHasGone(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	c := newClient(t, pool, append(long, redimutex.WithPollInterval(time.Hour))...)
+	sem, other := c.Semaphore("k", 3), newClient(t, s.Pool(), long...).Semaphore("k", 3)
+	keep, err := sem.Acquire(t.Context()) // what the process knows of the key lives as long
+	require.NoError(t, err)
+	var theirs []*redimutex.Lease
+	for range 2 {
+		l, err := other.Acquire(t.Context())
+		require.NoError(t, err)
+		theirs = append(theirs, l)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	waiter := startWith(t, ctx, sem.Acquire)
+	redistest.Wait(t, "a waiter that was refused", func() bool { return c.Stats().Waiting == 1 })
+	leave()
+	redistest.Wait(t, "the end of the wait", waiter.over)
+	require.ErrorIs(t, waiter.err, context.Canceled)
+	for _, l := range theirs {
+		release(t, l)
+	}
+	asks := gated(pool)
+	tries := []*call{start(t, sem.TryAcquire), start(t, sem.TryAcquire)}
+	lets := []chan struct{}{redistest.Receive(t, "a try", asks), redistest.Receive(t, "a try beside it", asks)}
+	pool.Set(nil)
+	for i, let := range lets {
+		close(let)
+		defer func() { release(t, tries[i].get(t)) }()
+	}
+	release(t, keep)
+}
+
+// A single try gets its "locked" after the call beside it was granted, and that holds on.
+func TestWhatASingleTryWasToldIsNotTheReasonOfALaterCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := redistest.NewBetween(s.Pool())
+	sem := newClient(t, pool, long...).Semaphore("k", 2)
+	keep, err := sem.Acquire(t.Context())
+	require.NoError(t, err)
+	executed := make(chan chan struct{}, 10)
+	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		r, err := run()
+		let := make(chan struct{})
+		executed <- let
+		<-let
+		return r, err
+	})
+	call := start(t, sem.Acquire)
+	first := redistest.Receive(t, "the second permit, not known yet", executed)
+	try := start(t, sem.TryAcquire)
+	second := redistest.Receive(t, "the refusal of the try", executed)
+	pool.Set(nil)
+	close(first)
+	held := call.get(t)
+	close(second)
+	redistest.Wait(t, "the try is over", try.over)
+	require.ErrorIs(t, try.err, redimutex.ErrLocked)
+	release(t, held)
+	s.Pause()
+	defer s.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = sem.Acquire(ctx)
+	assert.ErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.NotErrorIs(t, err, redimutex.ErrLocked)
+	s.Resume()
+	release(t, keep)
+}
+
+func TestWhatTheProcessKeepsForReadersIsNotInTheWayOfItsOwnCalls(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var mu sync.Mutex
+	var tries []int
+	c := newClient(t, s.Pool(), append(long, redimutex.WithTrace(&redimutex.Trace{Acquired: func(e redimutex.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		tries = append(tries, e.Attempt)
+	}}))...)
+	m := c.RWMutex("k", redimutex.WithLeaseReuse(time.Minute))
+	once := c.Mutex("k", redimutex.WithMaxAttempts(1))
+	for range 2 {
+		m.Lock()
+		m.Unlock()
+		m.RLock()
+		m.RUnlock()
+		once.Lock()
+		once.Unlock()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, []int{1, 1, 1, 1, 1, 1}, tries, "each at its first try")
+}
+
+// The leases are looked at in the order in which they are renewed, which is neither that of their age nor that of their ends.
+func TestLocksTellsOfTheOldestReaderAndOfTheFirstToEnd(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, redistest.Start(t).Pool())
+	var all []*redimutex.Lease
+	for _, opts := range [][]redimutex.Option{
+		{redimutex.WithTTL(2 * time.Hour)}, {redimutex.WithTTL(time.Hour)}, {redimutex.WithTTL(30 * time.Minute), redimutex.WithoutRenewal()},
+	} {
+		l, err := c.RWMutex("k", append(opts, redimutex.WithOwner(fmt.Sprint(len(all))))...).RAcquire(t.Context())
+		require.NoError(t, err)
+		all = append(all, l)
+	}
+	info := c.Locks()[0]
+	assert.Equal(t, 3, info.Holds)
+	assert.Equal(t, "0", info.Owner)
+	assert.Equal(t, all[2].Until(), info.Until)
+	assert.Equal(t, 30*time.Minute, info.TTL)
+	for _, l := range all {
+		release(t, l)
+	}
+}
+
+func TestReadersThatAreKeptAreHeldAndIdleOnlyWhereNoOtherReads(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, redistest.Start(t).Pool(), redimutex.WithTTL(time.Hour))
+	m := c.RWMutex("k", redimutex.WithLeaseReuse(time.Minute))
+	m.RLock()
+	m.RUnlock()
+	info := c.Locks()[0]
+	assert.True(t, info.Idle)
+	assert.Equal(t, 1, info.Holds)
+	for _, ttl := range []time.Duration{2 * time.Hour, 30 * time.Minute} { // one that is renewed before the idle one, and one after it
+		l, err := c.RWMutex("k", redimutex.WithTTL(ttl)).RAcquire(t.Context())
+		require.NoError(t, err)
+		m.RLock() // what was kept was released for the other terms
+		m.RUnlock()
+		info = c.Locks()[0]
+		assert.False(t, info.Idle, "TTL %v", ttl)
+		assert.Equal(t, 2, info.Holds)
+		release(t, l)
+	}
+}

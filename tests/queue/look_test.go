@@ -1,0 +1,161 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
+)
+
+// A waiter looks by itself, too, because a message may be lost.
+
+// until returns how long m takes to get the lock, in virtual time, and unlocks it.
+func until(m *redimutex.Mutex) time.Duration {
+	began := time.Now()
+	for m.Lease() == nil && time.Since(began) < time.Minute {
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(began)
+	m.Unlock()
+	return took
+}
+
+// crowd puts waiters into the queue that are no more.
+func crowd(t testing.TB, do func(command string, args ...any) any, n int) {
+	t.Helper()
+	for i := range n {
+		do("ZADD", server.QueueKey(key), i, fmt.Sprintf("redimutex:gone m 0 1000 token %d", i))
+	}
+}
+
+// looking has m wait, and tells when it looks.
+func looking(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) (m *redimutex.Mutex, looks <-chan time.Time) {
+	t.Helper()
+	at := make(chan time.Time, 1000)
+	m = newMutex(t, pool, append(opts, redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) {
+		at <- time.Now()
+	}}))...)
+	go m.LockContext(t.Context(), 0) //nolint:errcheck // the Client is closed at the end of the test
+	return m, at
+}
+
+func TestTheMoreWaitTheLessOftenEachLooks(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	crowd(t, s.Do, 1000)
+	_, looks := looking(t, s.Pool(), redimutex.WithTTL(time.Minute))
+	var at []time.Time
+	for range 5 {
+		at = append(at, redistest.Receive(t, "a look", looks))
+	}
+	assert.GreaterOrEqual(t, at[4].Sub(at[2]), 1900*time.Millisecond, "%v", at)
+}
+
+// What was answered last says when the lock expires.
+func TestAWaiterLooksWhenTheLockExpiresHoweverManyWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		c := pool.Get()
+		defer c.Close()
+		do := func(command string, args ...any) any {
+			reply, err := c.Do(command, args...)
+			require.NoError(t, err)
+			return reply
+		}
+		require.NoError(t, m.Set(key, "a foreign client"))
+		m.SetTTL(key, time.Hour)
+		crowd(t, do, 1000)
+		waiter, looks := looking(t, pool, redimutex.WithTTL(time.Minute))
+		for range 4 {
+			<-looks
+		}
+		m.SetTTL(key, 1100*time.Millisecond) // the next look is after a second at most
+		assert.Less(t, until(waiter), 1150*time.Millisecond)
+	})
+}
+
+func TestAWaiterLooksOnceASecondWhileTheDialOfItsSubscriberHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		require.NoError(t, m.Set(key, "a foreign client"))
+		dial := pool.Dial
+		var dials atomic.Int32
+		pool.Dial = nil
+		pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			if dials.Add(1) > 1 {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return dial()
+		}
+		waiter, looks := looking(t, pool, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+		<-looks
+		m.Del(key)
+		assert.Less(t, until(waiter), 1100*time.Millisecond)
+	})
+}
+
+// A place goes with the lock.
+func TestTheGoroutineBehindOneThatGotTheLockComesBehindTheOtherProcesses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	queued := func() *redimutex.Mutex {
+		return newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(4*slow))
+	}
+	holder, a, b, c := queued(), queued(), queued(), queued()
+	holder.Lock()
+	a1 := startWaiting(t, s, a, 1)
+	a2 := startWaiting(t, s, a, 1)
+	redistest.Wait(t, "both of the first process wait", func() bool { return a.Client().Stats().Waiting == 2 })
+	gotB := startWaiting(t, s, b, 2)
+	gotC := startWaiting(t, s, c, 3)
+	unlock(t, holder)
+	require.NoError(t, redistest.Receive(t, "the first", a1))
+	unlock(t, a)
+	require.NoError(t, redistest.Receive(t, "the second", gotB))
+	waitQueued(t, s, key, 2)
+	unlock(t, b)
+	require.NoError(t, redistest.Receive(t, "the third", gotC))
+	unlock(t, c)
+	require.NoError(t, redistest.Receive(t, "the last", a2))
+	unlock(t, a)
+}
+
+func TestAFarWaiterIsGivenTheLockForLonger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("SET", key, "a foreign client", "PX", 600_000)
+	pool := s.Network(150 * time.Millisecond).Pool()
+	m := newMutex(t, pool, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+	warm := m.Client().Mutex("warm")
+	for range 2 {
+		warm.Lock()
+		warm.Unlock()
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() { left <- m.LockContext(ctx, 0) }()
+	waitQueued(t, s, key, 1)
+	places, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
+	require.NoError(t, err)
+	leave()
+	<-left
+	ms, err := strconv.Atoi(strings.Fields(places[0])[3])
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, ms, 1000+85+600)
+}
