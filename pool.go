@@ -70,7 +70,7 @@ func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 // TestOnBorrowContext have to be nil.
 //
 // Commands of other code, without a ctx, have the timeouts in opts. A function for dialling in opts is used as well;
-// its connections have to support deadlines.
+// its connections have to support deadlines, and be closed at once.
 func Dialer(network, address string, opts ...redis.DialOption) func(context.Context) (redis.Conn, error) {
 	return conn.NewDialer(network, address, opts...).DialContext
 }

@@ -16,10 +16,13 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	limit, extensions, dialling limit       // what extends leases does not wait behind the others, nor behind extensions if it dials
-	patient                     atomic.Bool // the last extension that failed had dialled: the next ones wait for the pool
-	runner                      runner
+	others, extensions limits      // what extends leases does not wait behind the others
+	patient            atomic.Bool // the last extension that failed had dialled: the next ones wait for the pool
+	runner             runner
 }
+
+// What dials does not wait behind what waits for the pool, or over a connection of the pool.
+type limits struct{ pooled, dialled limit }
 
 type nodes struct {
 	server  *Server

@@ -151,12 +151,13 @@ func (op *operation) do() (first Reply) {
 // apart runs op within its bound on another goroutine than the caller's. It reports whether op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
 	node, ctx := op.server.nodes.of(op.key), op.Context
-	l := &node.limit
-	switch {
-	case op.verb == extend && op.fresh.Load():
-		l = &node.dialling
-	case op.verb == extend:
-		l = &node.extensions
+	limits := &node.others
+	if op.verb == extend {
+		limits = &node.extensions
+	}
+	l := &limits.pooled
+	if op.fresh.Load() {
+		l = &limits.dialled
 	}
 	if err := l.enter(ctx, op.end, op.verb == release && op.server.running.Closing()); err != nil { // else nothing sends it
 		op.run(err)

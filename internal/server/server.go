@@ -93,9 +93,10 @@ func (s *Server) expect() {
 }
 
 // noteBegin notes that op begins. It has op dial where the last operation on the key had no answer over a connection of the
-// pool (see connection.go), and where op is an extension and another one, whose caller has gone, still waits for the pool.
+// pool (see connection.go), and where as many as may run are stuck at the pool. An extension does where one of its kind is.
 func (s *Server) noteBegin(op *operation) {
-	if node := s.nodes.of(op.key); op.verb == extend && node.extensions.left.Load() > 0 {
+	node := s.nodes.of(op.key)
+	if node.others.pooled.left.Load() >= maxStuck || op.verb == extend && node.extensions.pooled.left.Load() > 0 {
 		op.freshen()
 	}
 	s.mu.Lock()

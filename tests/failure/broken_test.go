@@ -109,6 +109,27 @@ func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	}
 }
 
+// Each hangs in the pool until the kernel gives up, as behind a firewall that forgot it.
+func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	hang, forgotten := make(chan struct{}), atomic.Int64{}
+	pool.TestOnBorrow = func(_ redis.Conn, used time.Time) error {
+		if used.UnixNano() < forgotten.Load() {
+			<-hang
+		}
+		return nil
+	}
+	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(100*time.Millisecond))
+	defer close(hang)
+	idle(t, pool, 40)
+	forgotten.Store(time.Now().UnixNano())
+	for i := range 80 { // at first each second one has no answer
+		redistest.Wait(t, "a lock", func() bool { return client.Mutex(fmt.Sprint(i)).TryLockContext(t.Context()) == nil })
+	}
+}
+
 // A pool of another make has to be asked again and again, until it has no broken connection left.
 func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	t.Parallel()
