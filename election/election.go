@@ -113,7 +113,9 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 		e.lead.Store(l)
 		err = f(l)
 	}
-	if l.resigned.Load() || errors.Is(l.lease.Err(), redimutex.ErrLost) { // not by what the ctx of Run comes from
+	l.look()
+	lost := errors.Is(context.Cause(l.Context), redimutex.ErrLost) && errors.Is(l.lease.Err(), redimutex.ErrLost)
+	if lost || l.resigned.Load() { // not what the ctx of Run comes from
 		return nil
 	}
 	return err
@@ -134,7 +136,9 @@ func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 // call it. To stop being a candidate, end the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
-		l.resigned.Store(true)
+		if l.Context.Err() == nil { // else its end came first, and an error of f counts
+			l.resigned.Store(true)
+		}
 		l.cancel(ErrResigned)
 	}
 }

@@ -46,7 +46,7 @@ func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
 	next.leads(t, 1)
 }
 
-// The ctx of an inner candidate ends because its outer lead was resigned, or because a lease around it was lost.
+// The ctx of an inner candidate ends because its outer lead was resigned, because a lease around it was lost, or by itself.
 func TestAnErrorOfFIsReturnedWhereWhatIsAroundTheElectionHasEnded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -68,6 +68,11 @@ func TestAnErrorOfFIsReturnedWhereWhatIsAroundTheElectionHasEnded(t *testing.T) 
 		cancel(enough)
 		return nil
 	}), enough)
+	ctx, end := context.WithCancel(t.Context())
+	runs(ctx, func() {
+		end()
+		inner.Resign()
+	})
 	m := c.Mutex("around")
 	require.ErrorIs(t, m.Do(t.Context(), func(ctx context.Context) error {
 		runs(ctx, func() {

@@ -112,9 +112,9 @@ func (a *acquisition) line(ctx context.Context) state {
 		return held
 	case a.key.fifo.TryAcquire():
 		a.turn, a.fresh = true, a.key.left.pause == 0
-	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load() && a.key.fifo.Waiting() == 0:
+	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
-		// overtake one that waits.
+		// overtake one that the servers have refused, and that waits.
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:

@@ -40,7 +40,7 @@ type Key struct {
 	last   atomic.Pointer[server.Lock] // that the one with the turn has asked for last; nil before that
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
-	// refused says, in a line of those that may hold the lock together, that the one with the turn has waited.
+	// refused says, in a line of those that may hold the lock together, that the servers have refused one, and others wait.
 	refused atomic.Bool
 
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
@@ -162,7 +162,7 @@ func (k *Key) pass() {
 
 // forget drops what the goroutines of this line were told: it is of no use to one that comes later. The caller has the turn.
 func (k *Key) forget() {
-	k.refused.Store(k.fifo.Waiting() > 0)
+	k.refused.Store(k.refused.Load() && k.fifo.Waiting() > 0)
 	if k.left != nothing {
 		k.left.pause, k.left.arrived = 0, 0
 	}

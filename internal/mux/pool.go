@@ -47,6 +47,7 @@ type slot struct {
 	dialling bool
 	failure  error         // of the last dial; nil: it was none
 	hung     time.Duration // of the dials in a row that were given up
+	took     time.Duration // of the last one that was not
 	retry    time.Time     // no dial before that
 	wait     time.Duration // between the last dial and the next, at least
 }
@@ -58,7 +59,8 @@ const (
 )
 
 // New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts; or,
-// where dials in a row have hung for longer than ten, after a fifth of that time, five seconds at most. It does not connect.
+// where dials in a row have hung for longer than ten, after a fifth of that time; or after twice what the last good one has
+// taken; five seconds at most. It does not connect.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,
@@ -142,7 +144,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 func (p *Pool) dial(s *slot) {
 	p.links.Enter() // Close waits for it, as for the link that it makes
 	defer p.links.Leave()
-	limit := min(max(2*p.bound, s.hung/5), maxDial) // it may be a long way; and what hangs may never end
+	limit := min(max(2*p.bound, s.hung/5, 2*s.took), maxDial) // it may be a long way; and what hangs may never end
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	began := time.Now()
@@ -156,6 +158,7 @@ func (p *Pool) dial(s *slot) {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	if err == nil {
+		s.took = time.Since(began)
 		s.link = newLink(p.ctx, p, c, false)
 	}
 	// Also after a success: a server that has too many clients hangs up at once. A renewal is repeated after a node timeout.

@@ -57,7 +57,8 @@ func (op *operation) connect() (err error) {
 	}
 	if op.fresh.Load() {
 		op.conn, err = source.Dial(ctx)
-	} else {
+	}
+	if !op.fresh.Load() || err != nil && op.verb != extend && !timedOut(err) { // the server may take no more
 		op.conn, err = source.Get(ctx)
 	}
 	if err != nil {
