@@ -83,13 +83,13 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		var proxies []*redistest.Proxy
-		refusals := make([]atomic.Bool, n)
+		refusals := make([]atomic.Int32, n)
 		var pools []redimutex.Pool
 		for i := range n {
 			p := redistest.Start(t).Proxy()
 			pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
-				if refusals[i].CompareAndSwap(true, false) {
-					return nil, errors.New("refused once")
+				if refusals[i].Add(-1) >= 0 {
+					return nil, errors.New("refused")
 				}
 				return redis.DialURL(p.URL())
 			}}
@@ -103,7 +103,10 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 			for i, p := range proxies {
 				p.Cut()
 				p.Mend()
-				refusals[i].Store(refused)
+				refusals[i].Store(0)
+				if refused { // that of the operation, and that of the pool after it
+					refusals[i].Store(2)
+				}
 			}
 			err := m.UnlockContext(t.Context())
 			if !refused {

@@ -223,7 +223,7 @@ func (r *runner) unlock() error {
 	var lost *redimutex.LostError
 	switch {
 	case err == nil || r.watch.ending():
-	case errors.As(err, &lost) && (r.rest() > 0 || !r.covered()):
+	case errors.As(err, &lost) && r.minHold > 0 && (r.rest() > 0 || !r.covered()):
 		r.notes.say("%s; %s", r.lostWords(lost), r.tooEarly())
 		return err
 	case errors.As(err, &lost):

@@ -145,10 +145,13 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	s.Pause()
 	p.Warns("is sent TERM")
 	s.Resume()
-	redistest.Wait(t, "a renewal", func() bool {
+	renewed := func() bool {
 		left, _ := s.Do("PTTL", "job").(int64)
 		return left > 11500
-	})
+	}
+	redistest.Wait(t, "a renewal", renewed)
+	redistest.Wait(t, "some time after it", func() bool { return !renewed() })
+	redistest.Wait(t, "another one: redimutex knows of the first", renewed)
 	redistest.Wait(t, "and the next moment without a look", func() bool {
 		left, _ := s.Do("PTTL", "job").(int64)
 		return left > 11000 && s.Do("DEL", "job") == int64(1)
