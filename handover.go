@@ -86,10 +86,10 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 //   - [NodeError] alone when servers refuse for good;
 //   - [ErrClosed] when the Client was closed just before: the lock is released, and the Handover is empty.
 //
-// With ErrUnavailable, the cause of ctx or a NodeError alone, the Handover is returned all the same, and may work. Repeat the call on the same Lease:
-// it returns the same Handover and finds what the first call did, or says ErrLost if another has taken over. Without a repeat,
-// servers that did nothing keep the key for as long as the lease lasts, and the others until within is over. HandOver takes one
-// node timeout at most, and that of [WithReplicas].
+// With ErrUnavailable, the cause of ctx or a NodeError alone, the Handover is returned all the same, and may work. Repeat
+// the call on the same Lease: it returns the same Handover and finds what the first call did, or says ErrLost if another has
+// taken over. Without a repeat, servers that did nothing keep the key for as long as the lease lasts, and the others until
+// within is over. HandOver takes one node timeout at most, and that of [WithReplicas].
 //
 // It is another error, and the hold goes on unchanged, if within is 0 or less (below 10 ms counts as 10 ms), or above 100
 // years, or if the hold is not that of a Mutex of one key.

@@ -15,7 +15,8 @@ import (
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
 // Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
-// has failed for an extension, the server may take no more connections, and the next ones wait for those of the pool instead.
+// has failed for an extension, the server may take no more connections, and the next ones wait for those of the pool instead;
+// anything else does so at once, where a dial is refused.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only what is urgent does.

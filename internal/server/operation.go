@@ -203,9 +203,8 @@ func (op *operation) apart() (over bool, why error) {
 	return false, why
 }
 
-// run does the work, on the goroutine of the caller or another one: again over a fresh connection if the one that it had
-// has broken. So what it sends may be executed twice. With an error nothing is sent. The error that ended the operation is
-// the reply to each request that has none.
+// run does the work, on the goroutine of the caller or another one: again over a fresh connection if its own has broken, so
+// that it may be executed twice. With an error nothing is sent. The last error is the reply to each request that has none.
 func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}

@@ -2,6 +2,7 @@ package failure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -128,6 +129,28 @@ func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T
 	for i := range 80 { // at first each second one has no answer
 		redistest.Wait(t, "a lock", func() bool { return client.Mutex(fmt.Sprint(i)).TryLockContext(t.Context()) == nil })
 	}
+}
+
+// It dials, because the operation before had no answer. The server may take no more connections, and the pool has good ones.
+func TestATryWhoseDialIsRefusedGoesOverThePool(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := s.Proxy()
+	pool := p.Pool()
+	dial, down := pool.Dial, atomic.Bool{}
+	pool.Dial = func() (redis.Conn, error) {
+		if down.Load() {
+			return nil, errors.New("no more connections")
+		}
+		return dial()
+	}
+	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(2*time.Second))
+	idle(t, pool, 8)
+	p.Hold()
+	require.ErrorIs(t, client.Mutex("k").TryLockContext(t.Context()), redimutex.ErrUnavailable)
+	down.Store(true)
+	p.Release()
+	assert.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
 }
 
 // A pool of another make has to be asked again and again, until it has no broken connection left.

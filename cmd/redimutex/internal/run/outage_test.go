@@ -218,6 +218,7 @@ func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 		why          string
 	}{
 		"the server hangs": {"2", "1m", hangs, "it expired"},
+		"the server hangs, and the lease ends just before":       {"2", "2.02s", hangs, "it expired"},
 		"the server hangs, and a signal says not to wait for it": {"10", "1m", isSignalled, "is not given back"},
 		"the key is gone, and no extension was needed":           {"1h", "1m", isDeleted, "was deleted"},
 		"the key is gone, and an extension finds that":           {"1h", "2h", isDeleted, "was deleted"},
