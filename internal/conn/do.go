@@ -49,8 +49,7 @@ const (
 	// grace is how much longer we read than the deadline says: the connection has to be open when the
 	// timer for the undo fires, and a busy machine fires it late.
 	grace = 100 * time.Millisecond
-	// drain is how long to wait for a reply that should be there already.
-	drain = 20 * time.Millisecond
+	drain = 20 * time.Millisecond // how long to wait for a reply that should be there already
 )
 
 // undoable finishes a command that was sent over a connection that knows no ctx.

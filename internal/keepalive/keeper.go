@@ -24,12 +24,9 @@ type Keeper struct {
 }
 
 const (
-	// heartbeat is how often the wall clock is compared to the monotonic one while there are leases.
-	heartbeat = time.Second
-	// jump is by how much the wall clock has to run ahead to bring an end nearer. Less may be how the clocks are read.
-	jump = 20 * time.Millisecond
-	// early is how much before its time a lease may be renewed, together with others. With short leases it is less.
-	early = 100 * time.Millisecond
+	heartbeat = time.Second            // how often the wall clock is compared to the monotonic one while there are leases
+	jump      = 20 * time.Millisecond  // by how much it has to run ahead to bring an end nearer; less may be how they are read
+	early     = 100 * time.Millisecond // how much before its time a lease may be renewed, with others; less with short leases
 	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
 	// lease it is less. Many holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond

@@ -40,14 +40,11 @@ type link struct {
 }
 
 const (
-	// enough is a batch that is worth a packet.
-	enough = 64
-	// minLife keeps a server that is a replica for good from being connected to again and again.
-	minLife = time.Second
+	enough  = 64          // a batch that is worth a packet
+	minLife = time.Second // keeps a server that is a replica for good from being connected to again and again
 	// maxIdle is how long a connection stays open unused, and twice that at most: less than some servers and firewalls allow.
-	maxIdle = 2 * time.Minute
-	// patience is how much later than after the node timeout a reply may come.
-	patience = 25 * time.Millisecond
+	maxIdle  = 2 * time.Minute
+	patience = 25 * time.Millisecond // how much later than after the node timeout a reply may come
 	// maxFarewell bounds the writing of undos before the end, and how much later than a command its undo may be answered.
 	// Only a peer that takes nothing needs as long.
 	maxFarewell = time.Second

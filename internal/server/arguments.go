@@ -2,15 +2,13 @@ package server
 
 import "time"
 
-// fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
-// a counter that has expired starts again from that clock.
-const fenceTTL = time.Hour
-
-// QueueTTL is how long a queue outlives the last look of a waiter. Live waiters look every second.
-const QueueTTL = 30 * time.Second
-
-// guardKey marks a server that has kept its data.
-const guardKey = reserved + "guard"
+const (
+	// fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
+	// a counter that has expired starts again from that clock.
+	fenceTTL = time.Hour
+	QueueTTL = 30 * time.Second   // how long a queue outlives the last look of a waiter; live waiters look every second
+	guardKey = reserved + "guard" // marks a server that has kept its data
+)
 
 // arguments lays out the arguments of one command after the other. It keeps the values of the last one: a key, token or TTL
 // that is the same need not be put into an interface again, which would allocate.

@@ -15,14 +15,13 @@ import (
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
 // Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
-// has failed for an extension, the server may take no more connections, and the next ones wait for those of the pool instead;
-// anything else does so at once, where a dial is refused.
+// is refused, the server may take no more connections, and the operation waits for one of the pool instead.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only what is urgent does.
 func (op *operation) freshen() {
 	beside, limit := &op.server.beside, int64(op.server.Source.Limit)
-	if op.fresh.Load() || op.server.Source.Dial == nil || op.patient() {
+	if op.fresh.Load() || op.server.Source.Dial == nil {
 		return
 	}
 	op.fresh.Store(beside.Add(1) <= limit || limit == 0 || op.urgent())
@@ -37,17 +36,12 @@ func (op *operation) urgent() bool {
 	return op.verb == extend || op.verb == release && (op.aside || op.server.running.Closing())
 }
 
-// patient reports whether the operation waits for the pool, however urgent it is.
-func (op *operation) patient() bool {
-	return op.verb == extend && op.server.nodes.of(op.key).patient.Load()
-}
-
 // connect takes a connection out of the pool for the operation, or dials one, with the operation as the ctx. A pool that
 // may keep that, or wait for its Done at the deadline, gets a ctx of its own, which ends with the checkout.
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.urgent() && !op.fresh.Load() && !op.patient() && source.Dial != nil && source.Full() {
+	if op.urgent() && !op.fresh.Load() && source.Dial != nil && source.Full() {
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op
@@ -56,10 +50,9 @@ func (op *operation) connect() (err error) {
 		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()
 	}
-	if op.fresh.Load() {
+	if op.fresh.Load() && !op.refused {
 		op.conn, err = source.Dial(ctx)
-	}
-	if !op.fresh.Load() || err != nil && op.verb != extend && !timedOut(err) { // the server may take no more
+	} else {
 		op.conn, err = source.Get(ctx)
 	}
 	if err != nil {
@@ -86,13 +79,19 @@ func (op *operation) close() {
 }
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
-// broken, perhaps while its pool kept it. Silence is something else. A fresh one is not replaced. What is urgent also does
-// if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
+// broken, perhaps while its pool kept it. Silence is something else. A fresh one is replaced only if the server refused it. What
+// is urgent also goes on if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
-	none := op.urgent() && source.Dial != nil && (op.conn == nil || noRoom(err) || code == "" && !timedOut(err)) // a RetryConn finds out in Do
-	return (broken && !timedOut(err) || none) && !op.fresh.Load() && op.redials < source.Redials && time.Now().Before(op.end)
+	none := op.conn == nil || code == "" && !timedOut(err) // a RetryConn finds out in Do
+	switch {
+	case op.redials >= source.Redials || !time.Now().Before(op.end):
+		return false
+	case op.fresh.Load() && !op.refused:
+		return noRoom(err) || op.conn == nil && !timedOut(err)
+	}
+	return broken && !timedOut(err) || op.urgent() && source.Dial != nil && (noRoom(err) || none && !op.refused)
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

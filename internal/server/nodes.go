@@ -16,8 +16,7 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	others, extensions limits      // what extends leases does not wait behind the others
-	patient            atomic.Bool // the last extension that failed had dialled: the next ones wait for the pool
+	others, extensions limits // what extends leases does not wait behind the others
 	runner             runner
 }
 
@@ -167,6 +166,23 @@ func leaves(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
+// enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
+// op dials, but for one at a time that tries the pool (see probe). An extension does where one of its kind is stuck.
+func (l *limits) enter(op *operation) (entered *limit, err error) {
+	stuck := l.pooled.left.Load()
+	switch {
+	case op.fresh.Load():
+	case op.verb == extend && stuck > 0, stuck >= maxStuck && l.pooled.enter(op.Context, op.began, false) != nil:
+		op.freshen()
+	case stuck >= maxStuck:
+		return &l.pooled, nil
+	}
+	if entered = &l.pooled; op.fresh.Load() {
+		entered = &l.dialled
+	}
+	return entered, entered.enter(op.Context, op.end, op.verb == release && op.server.running.Closing())
+}
+
 // enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, or when the caller leaves.
 func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	l.mu.Lock()
@@ -208,6 +224,15 @@ func (l *limit) leave(inTime bool) {
 	l.running--
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
 		close(l.waiting.Remove(l.waiting.Front()).(chan struct{}))
+	}
+}
+
+// probe lets one more run where all that may are stuck, up to 80: the server answers what is dialled, so the pool may be good.
+func (l *limit) probe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if stuck := int(l.left.Load()); stuck == l.running && stuck < 5*maxStuck {
+		l.more = max(l.more, stuck+1-maxStuck)
 	}
 }
 

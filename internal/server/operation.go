@@ -45,6 +45,7 @@ type operation struct {
 	key            string    // that the connection is for
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
+	refused        bool      // the server takes no more: the next ones are those of the pool
 	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
 	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command
@@ -103,7 +104,7 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
-	key, pooled, over := op.key, !op.fresh.Load() && !s.Source.Full(), true // read now: one that is abandoned may change op.key
+	key, free, over := op.key, !s.Source.Full(), true // read now: one that is abandoned may change op.key
 	var why error
 	switch {
 	case op.Err() != nil:
@@ -138,10 +139,7 @@ func (op *operation) do() (first Reply) {
 			op.report(asked.place, r)
 		}
 	}
-	if op.verb == extend && failed > 0 && !op.ours && op.Err() == nil {
-		s.nodes.of(key).patient.Store(op.fresh.Load())
-	}
-	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), pooled, failed)
+	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), free, failed)
 	if over {
 		op.free()
 	}
@@ -155,11 +153,8 @@ func (op *operation) apart() (over bool, why error) {
 	if op.verb == extend {
 		limits = &node.extensions
 	}
-	l := &limits.pooled
-	if op.fresh.Load() {
-		l = &limits.dialled
-	}
-	if err := l.enter(ctx, op.end, op.verb == release && op.server.running.Closing()); err != nil { // else nothing sends it
+	l, err := limits.enter(op)
+	if err != nil {
 		op.run(err)
 		return true, nil
 	}
@@ -188,6 +183,9 @@ func (op *operation) apart() (over bool, why error) {
 	select {
 	case <-op.done:
 		op.timer.Stop()
+		if l == &limits.dialled && op.requests[0].reply.Verdict != Failed {
+			limits.pooled.probe()
+		}
 		return true, nil
 	case <-op.timer.C:
 		late, why = prompt, errTimeout
@@ -210,7 +208,7 @@ func (op *operation) run(err error) {
 		err = untried{err}
 	} else {
 		for err = op.attempt(); err != nil && op.broken(err); err = op.attempt() {
-			op.redials, op.repeats = op.redials+1, true
+			op.redials, op.repeats, op.refused = op.redials+1, op.repeats || op.conn != nil, op.fresh.Load()
 			op.close()
 			op.freshen()
 		}

@@ -93,12 +93,8 @@ func (s *Server) expect() {
 }
 
 // noteBegin notes that op begins. It has op dial where the last operation on the key had no answer over a connection of the
-// pool (see connection.go), and where as many as may run are stuck at the pool. An extension does where one of its kind is.
+// pool (see connection.go).
 func (s *Server) noteBegin(op *operation) {
-	node := s.nodes.of(op.key)
-	if node.others.pooled.left.Load() >= maxStuck || op.verb == extend && node.extensions.pooled.left.Load() > 0 {
-		op.freshen()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !op.aside {
@@ -117,12 +113,12 @@ func (s *Server) noteBegin(op *operation) {
 
 const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
 
-// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer one of them. pooled: op
-// began with a connection of the pool, which had one free. left: the caller went away before op could begin.
-func (s *Server) noteEnd(op *operation, silent, left, pooled bool, failed int) {
+// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer one of them. free: the
+// pool had a connection free when op began. left: the caller went away before op could begin.
+func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	distrust := pooled && silent && !op.ours && s.Source.Dial != nil && !s.Source.Full()
+	distrust := free && silent && !op.fresh.Load() && !op.ours && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {

@@ -25,15 +25,16 @@ type Hub struct {
 	channel string
 	server  *server.Server
 	closing context.Context
-	running underway.Count // the goroutine that listens
+
+	underway.Count // the goroutine that listens
 
 	mu       sync.Mutex
 	waiters  map[string]*Waiter // by name
 	key      string             // of the lock that was last waited for
 	left     time.Time          // when a waiter last left
 	runs     bool               // there is a goroutine that listens
-	starting bool               // it is not known yet whether its first dial succeeds
-	up       atomic.Bool        // it is subscribed; may be read without mu, and so may drops
+	starting atomic.Bool        // it is not known yet whether its first dial succeeds; may be read without mu, as all below
+	up       atomic.Bool        // it is subscribed
 	drops    atomic.Uint64
 	heard    atomic.Bool // a message has come since the last look
 }
@@ -61,8 +62,9 @@ func (h *Hub) Join(name, key string) *Waiter {
 	defer h.mu.Unlock()
 	h.waiters[name], h.key = w, key
 	if !h.runs && h.server.Source.Listen != nil {
-		h.runs, h.starting = true, true
-		h.running.Go(h.run)
+		h.runs = true
+		h.starting.Store(true)
+		h.Go(h.run)
 	}
 	return w
 }
@@ -78,18 +80,9 @@ func (w *Waiter) Leave() {
 
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
-func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages may have been lost
+func (h *Hub) Starting() bool       { return h.starting.Load() } // whether that is not known yet; then each waiter is told
+func (h *Hub) Drops() uint64        { return h.drops.Load() }    // how often a subscription has ended, and messages with it
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
-
-// Starting reports whether it is not known yet that the Hub hears the server, or can't just now. Then each waiter is told.
-func (h *Hub) Starting() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.starting
-}
-
-// Wait waits until the listening has ended, d at most; for after closing.
-func (h *Hub) Wait(d time.Duration) { h.running.Wait(d) }
 
 // setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, or was not known,
 // waiters look again: messages may have been lost.
@@ -100,12 +93,11 @@ func (h *Hub) setListening(up bool) (changed bool) {
 	if changed && !up {
 		h.drops.Add(1)
 	}
-	if changed || h.starting {
+	if h.starting.Swap(false) || changed {
 		for _, w := range h.waiters {
 			w.tell(Wake{})
 		}
 	}
-	h.starting = false
 	return changed
 }
 

@@ -22,8 +22,7 @@ const (
 	pingInterval = 2 * time.Second // a server that does not even answer this is given up after three
 	minRedial    = 20 * time.Millisecond
 	maxRedial    = time.Second
-	// linger is how long the Hub listens on after the last waiter has left: locks that are fought over have others soon.
-	linger = 5 * time.Second
+	linger       = 5 * time.Second // how long it listens on after the last waiter: locks that are fought over have others soon
 )
 
 // run is the goroutine. There is one at a time: two that listen would hear each message twice.

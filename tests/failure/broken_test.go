@@ -110,12 +110,15 @@ func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	}
 }
 
-// Each hangs in the pool until the kernel gives up, as behind a firewall that forgot it.
+// Each hangs in the pool until the kernel gives up, as behind a firewall that forgot it. While that lasts most tries dial, but
+// some find out whether the pool is good again: to dial for each lock uses up the ports of the machine.
 func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	pool := s.Pool()
-	hang, forgotten := make(chan struct{}), atomic.Int64{}
+	hang, forgotten, dials, keys := make(chan struct{}), atomic.Int64{}, atomic.Int64{}, atomic.Int64{}
+	dial := pool.Dial
+	pool.Dial = func() (redis.Conn, error) { dials.Add(1); return dial() }
 	pool.TestOnBorrow = func(_ redis.Conn, used time.Time) error {
 		if used.UnixNano() < forgotten.Load() {
 			<-hang
@@ -126,9 +129,23 @@ func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T
 	defer close(hang)
 	idle(t, pool, 40)
 	forgotten.Store(time.Now().UnixNano())
-	for i := range 80 { // at first each second one has no answer
-		redistest.Wait(t, "a lock", func() bool { return client.Mutex(fmt.Sprint(i)).TryLockContext(t.Context()) == nil })
+	for range 80 { // at first each second one has no answer
+		m := client.Mutex(fmt.Sprint(keys.Add(1)))
+		redistest.Wait(t, "a lock", func() bool { return m.TryLockContext(t.Context()) == nil })
 	}
+	redistest.Wait(t, "locks over the pool", func() bool {
+		dialled, locked := dials.Load(), atomic.Int64{}
+		var tries sync.WaitGroup
+		for range 20 {
+			tries.Go(func() {
+				if client.Mutex(fmt.Sprint(keys.Add(1))).TryLockContext(t.Context()) == nil {
+					locked.Add(1)
+				}
+			})
+		}
+		tries.Wait()
+		return dials.Load() == dialled && locked.Load() == 20
+	})
 }
 
 // It dials, because the operation before had no answer. The server may take no more connections, and the pool has good ones.

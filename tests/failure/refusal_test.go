@@ -162,6 +162,29 @@ func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	mended(t, pool, "pool exhausted", func() { c.Close() })
 }
 
+// All connections of the pool are in use for a while, and the server takes no more: it refuses the SELECT of a dial, or else
+// the first command.
+func TestARenewalGoesOnOverThePoolOfAServerWithTooManyClients(t *testing.T) {
+	t.Parallel()
+	redistest.Differs(t, "has no maxclients")
+	for database := range 2 {
+		s := redistest.Start(t)
+		pool := s.Pool(redis.DialDatabase(database))
+		pool.MaxActive, pool.Wait = 2, true
+		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(4*time.Second))
+		require.NoError(t, m.LockContext(t.Context(), 0))
+		users := []redis.Conn{pool.Get(), pool.Get()}
+		_, err := users[0].Do("PING")
+		require.NoError(t, err)
+		_, err = users[1].Do("CONFIG", "SET", "maxclients", "2")
+		require.NoError(t, err)
+		time.AfterFunc(2*time.Second, func() { users[0].Close() }) // after a quarter of the node timeout
+		assert.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
+		require.NoError(t, m.UnlockContext(t.Context()))
+		require.NoError(t, users[1].Close())
+	}
+}
+
 func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "has no maxclients")
