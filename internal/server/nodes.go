@@ -40,10 +40,7 @@ type nodes struct {
 }
 
 // How old may be what we know of the slots, and how long a node may take to tell.
-const (
-	slotsAge   = 10 * time.Second
-	askTimeout = time.Second
-)
+const slotsAge, askTimeout = 10 * time.Second, time.Second
 
 // at returns the node that serves a key, and its clock.
 func (n *nodes) at(key string) (*node, *clock) {
@@ -172,7 +169,7 @@ func (l *limits) enter(op *operation) (entered *limit, err error) {
 	stuck := l.pooled.left.Load()
 	switch {
 	case op.fresh.Load():
-	case op.verb == extend && stuck > 0, stuck >= maxStuck && l.pooled.enter(op.Context, op.began, false) != nil:
+	case op.verb == extend && stuck > 0, stuck >= maxStuck && l.pooled.enter(op.Context, time.Time{}, false) != nil:
 		op.freshen()
 	case stuck >= maxStuck:
 		return &l.pooled, nil
@@ -183,13 +180,17 @@ func (l *limits) enter(op *operation) (entered *limit, err error) {
 	return entered, entered.enter(op.Context, op.end, op.verb == release && op.server.running.Closing())
 }
 
-// enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, or when the caller leaves.
+// enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, at once if that is zero, or
+// when the caller leaves.
 func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last || l.running < maxStuck+l.more { // if not, none waits
+	switch {
+	case last || l.running < maxStuck+l.more: // if not, none waits
 		l.running++
 		return nil
+	case end.IsZero():
+		return errTimeout
 	}
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
@@ -231,7 +232,7 @@ func (l *limit) leave(inTime bool) {
 func (l *limit) probe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if stuck := int(l.left.Load()); stuck == l.running && stuck < 5*maxStuck {
+	if stuck := int(l.left.Load()); stuck < 5*maxStuck {
 		l.more = max(l.more, stuck+1-maxStuck)
 	}
 }

@@ -138,6 +138,47 @@ func TestAsManyOperationsMayRunAsHaveComeBackInTime(t *testing.T) {
 	})
 }
 
+// A dialling snare hangs in the pool alone.
+type diallingSnare struct{ *snare }
+
+func (p diallingSnare) Dial() (redis.Conn, error) { return p.Pool.Dial() }
+
+// The others dial.
+func TestOneAtATimeTriesAPoolWhereAsManyAsMayAreStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		p := diallingSnare{&snare{Pool: pool}}
+		stuck, s := p.shut(), open(t, p)
+		const callers = 20
+		var keys atomic.Int64
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() { failed(t, acquire(s, request(fmt.Sprint(keys.Add(1))))) })
+		}
+		all.Wait()
+		for more := 5; more > 0; {
+			was := p.inside.Load()
+			if was >= 80 { // so many are stuck at most
+				more--
+			}
+			for range callers {
+				all.Go(func() { acquire(s, request(fmt.Sprint(keys.Add(1)))) })
+			}
+			all.Wait()
+			require.LessOrEqual(t, p.inside.Load(), min(was+1, 80))
+		}
+		close(stuck)
+		time.Sleep(time.Minute)
+		assert.Zero(t, p.inside.Load())
+		stuck = p.shut()
+		go acquire(s, request(fmt.Sprint(keys.Add(1))))
+		synctest.Wait()
+		assert.EqualValues(t, 1, p.inside.Load(), "the pool is good again")
+		close(stuck)
+	})
+}
+
 // They can't tell whether what they leave behind would have come back in time.
 func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	t.Parallel()

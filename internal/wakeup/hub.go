@@ -22,10 +22,9 @@ type Wake struct {
 // A Hub passes the messages of the server on to the waiters of one Client. It listens while one of them
 // waits, and a little longer, over one connection.
 type Hub struct {
-	channel string
-	server  *server.Server
-	closing context.Context
-
+	channel        string
+	server         *server.Server
+	closing        context.Context
 	underway.Count // the goroutine that listens
 
 	mu       sync.Mutex
