@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -441,6 +443,93 @@ func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A mute connection does not answer while the server is silent, and is broken then.
+type muteConn struct {
+	redis.Conn
+	silent *atomic.Bool
+	broken error
+}
+
+func (c *muteConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	if c.silent.Load() {
+		time.Sleep(d)
+		c.broken = os.ErrDeadlineExceeded
+		return nil, c.broken
+	}
+	return redis.DoWithTimeout(c.Conn, d, command, args...)
+}
+
+func (c *muteConn) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+func (c *muteConn) Err() error { return cmp.Or(c.broken, c.Conn.Err()) }
+
+// So no operation dials when as many do as the pool may have, whatever became of those before.
+func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 2, true
+		var silent, refused, slow atomic.Bool
+		var dials atomic.Int32
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) {
+			dials.Add(1)
+			if refused.Load() {
+				return nil, redis.Error("ERR max number of clients reached")
+			}
+			if slow.Load() {
+				time.Sleep(request("").Timeout / 2)
+			}
+			c, err := dial()
+			return &muteConn{Conn: c, silent: &silent}, err
+		}
+		s := open(t, pool)
+		forget := func(key string) { // the next operation on the key is to dial
+			silent.Store(true)
+			failed(t, acquire(s, request(key)))
+			silent.Store(false)
+			time.Sleep(time.Minute) // what that left is released
+			done(t, acquire(s, request("before "+key)))
+			require.Equal(t, 1, pool.IdleCount())
+			dials.Store(0)
+		}
+		beside := func(key string) bool {
+			forget(key)
+			done(t, acquire(s, request(key)))
+			return dials.Load() == 1
+		}
+		require.True(t, beside("first"))
+		q := request("k")
+		q.TTL = time.Hour
+		done(t, acquire(s, q))
+		users := []redis.Conn{pool.Get(), pool.Get()}
+		refused.Store(true)
+		for range 5 {
+			failed(t, one(s, q))
+		}
+		for _, user := range users {
+			user.Close()
+		}
+		refused.Store(false)
+		require.True(t, beside("after those that were refused"))
+		keys := []string{"a", "b", "c", "d"}
+		for _, key := range keys {
+			forget(key)
+		}
+		slow.Store(true)
+		var all sync.WaitGroup
+		for _, key := range keys {
+			all.Go(func() { done(t, acquire(s, request(key))) })
+		}
+		all.Wait()
+		slow.Store(false)
+		require.EqualValues(t, 3, dials.Load(), "two went over the pool, which had one")
+		assert.True(t, beside("after two that could not dial"))
+	})
 }
 
 // A hangingUp connection says that the server takes no more, and breaks behind that.
