@@ -130,7 +130,8 @@ func newLock(info *redimutex.LockInfo, now time.Time) *lock {
 		info: info, Idle: info.Idle, Waiting: info.Waiting,
 	}
 	if info.Held {
-		l.Age, l.Left, l.TTL = now.Sub(info.Since).Milliseconds(), max(info.Until.Sub(now), 0).Milliseconds(), info.TTL.Milliseconds()
+		l.Age, l.Left = max(now.Sub(info.Since), 0).Milliseconds(), max(info.Until.Sub(now), 0).Milliseconds()
+		l.TTL = info.TTL.Milliseconds()
 	}
 	if info.Err != nil {
 		l.Error = said(info.Err, info.Key)

@@ -47,7 +47,7 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 //
 // The zero Leader says that no candidate leads, or that too few servers have answered for most of a TTL, in which
 // another may have taken the lead. [Election.Leader] says why they did not answer. Observe goes on asking, also if
-// they refuse.
+// they refuse. Before the first answer it yields nothing.
 //
 // It asks between the turns of the loop, and starts no goroutine that outlives it. A body that takes long learns
 // late.

@@ -41,7 +41,7 @@ func Accept(ctx context.Context, client *redimutex.Client, queue *asynq.Client, 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		mu := client.Mutex(order)
-		if mu.TakeOver(ctx, lock) == nil {
+		if takeOver(ctx, mu, lock) == nil {
 			_ = mu.UnlockContext(ctx)
 		}
 	}

@@ -41,7 +41,7 @@ func (op *operation) urgent() bool {
 func (op *operation) connect() (err error) {
 	op.deadline = op.end
 	source, end := op.server.Source, op.end
-	if op.urgent() && !op.fresh.Load() && source.Dial != nil && source.Full() {
+	if op.urgent() && !op.fresh.Load() && source.Full() { // one that can be full can dial
 		end = time.Now().Add(time.Until(end) / 4)
 	}
 	var ctx context.Context = op

@@ -4,9 +4,9 @@
 //	prometheus.MustRegister(collector)
 //	defer collector.Close()
 //
-// One Client makes some 60 series, and some 20 more with each other outcome of a wait or hold that happens: 210 at
-// most, whatever the number of its keys, unless [WithKeyLabel] asks for more. Programs with several Clients register a
-// Collector for each, with [WithLabels] that tell them apart.
+// One Client makes some 60 series, and some 20 more with each other outcome of a wait or hold that happens: 208 at
+// most, and one more for each further server, whatever the number of its keys, unless [WithKeyLabel] asks for more.
+// Programs with several Clients register a Collector for each, with [WithLabels] that tell them apart.
 //
 // The metrics are
 //

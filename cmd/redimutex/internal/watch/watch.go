@@ -51,8 +51,10 @@ func Command() *cli.Command {
 					or by redimutex break.`),
 				cli.Sub("expired", "Its time ran down without a renewal, and was over."),
 				cli.Sub("gone", "It was so short that it may have been released or have expired."),
-				cli.Sub("changed", "Other readers, or holders of permits, have it than at the last look, or another number of them."),
-				cli.Sub("came, went", "It was free both times, but its fence is higher now."),
+				cli.Sub("changed", `None of the readers, or holders of permits, of the last look still has it, or they are
+					more or fewer.`),
+				cli.Sub("came, went", `It was free both times, but its fence is higher than it was known to be. The first
+					hold after an hour without any is not seen.`),
 				cli.Para(`The bar shows the time left, against the longest seen of this hold. With several servers
 					the lock is held if a majority has the same holder; watch lists the servers that do not agree. While too
 					few servers answer, it goes on trying. Waiting are those with -queue or WithQueue, and readers and writers;
