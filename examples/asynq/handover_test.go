@@ -44,27 +44,34 @@ func TestTheWorkerFinishesUnderTheLockOfTheRequest(t *testing.T) {
 }
 
 func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
-	s := redistest.Start(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer silent.Close()
-	queue := asynq.NewClient(asynq.RedisClientOpt{Addr: silent.Addr().String(), ReadTimeout: 100 * time.Millisecond})
-	defer queue.Close()
-	web := redimutex.NewClient([]redimutex.Pool{s.Pool()})
-	defer web.Close()
+	for _, hangs := range []time.Duration{0, 600 * time.Millisecond} { // so does the server of the locks
+		s := redistest.Start(t)
+		p := s.Proxy()
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer silent.Close()
+		queue := asynq.NewClient(asynq.RedisClientOpt{Addr: silent.Addr().String(), ReadTimeout: 100 * time.Millisecond})
+		defer queue.Close()
+		web := redimutex.NewClient([]redimutex.Pool{p.Pool()}, redimutex.WithNodeTimeout(200*time.Millisecond))
+		defer web.Close()
 
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		c, err := silent.Accept()
-		cancel()
-		if err == nil {
-			<-t.Context().Done()
-			c.Close()
-		}
-	}()
-	require.Error(t, Accept(ctx, web, queue, "order:7"))
-	require.Error(t, ctx.Err(), "the request is over")
-	assert.False(t, s.Exists("order:7"))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			c, err := silent.Accept()
+			if hangs > 0 {
+				p.Hold()
+				time.AfterFunc(hangs, func() { p.Release() })
+			}
+			cancel()
+			if err == nil {
+				<-t.Context().Done()
+				c.Close()
+			}
+		}()
+		require.Error(t, Accept(ctx, web, queue, "order:7"))
+		require.Error(t, ctx.Err(), "the request is over")
+		assert.False(t, s.Exists("order:7"), "hangs for %v", hangs)
+	}
 }
 
 func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
