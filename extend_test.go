@@ -13,6 +13,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
@@ -32,6 +33,16 @@ func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
 		}
 		assert.NoError(t, m.UnlockContext(t.Context()))
 	})
+}
+
+// The last writer's fence is still there when a reader asks for it.
+func TestTheFenceCounterOutlivesWhatExtendHasAskedFor(t *testing.T) {
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithFencing())
+	m.Lock()
+	require.NoError(t, m.Lease().Extend(t.Context(), 6*time.Hour))
+	assert.Greater(t, s.PTTL(server.FenceKey("k")), 6*time.Hour)
+	m.Unlock()
 }
 
 func TestExtendNeverBringsTheEndNearer(t *testing.T) {

@@ -181,8 +181,8 @@ type takings struct {
 //   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer: over
 //     several servers for the time that it had left, on one for the TTL of m.
 //
-// A Handover of another key is an error that says so, and stays good. An empty one is an error too. TakeOver takes one
-// node timeout at most, and that of [WithReplicas].
+// A Handover of another key is an error that says so, and stays good; so does it where servers refuse for good: a [NodeError]
+// alone. An empty one is an error too. TakeOver takes one node timeout at most, and that of [WithReplicas].
 //
 // If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss
 // one of them may have the lock, and Unlock would end its hold.

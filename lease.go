@@ -93,9 +93,9 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 // left. Extend concerns this hold alone: with [WithLeaseReuse] the lock is released after it. Readers that share a lease by
 // that are the exception: what one of them extends lasts for all of them, until the last has ended.
 //
-// The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few
-// servers answered, and the cause of ctx when that ended. With the latter two the lease goes on as it was, and some
-// servers may keep the key for longer. A ttl below 10 ms or above 100 years is an error that changes nothing.
+// The error matches [ErrLost] when the lease was lost, [ErrUnlocked] after Unlock, [ErrUnavailable] when too few servers
+// answered, a [NodeError] alone when they refused, and the cause of ctx when that ended. With the latter three the lease goes
+// on, and some servers may keep the key for longer. A ttl below 10 ms or above 100 years is an error that changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	o := l.of
 	switch {

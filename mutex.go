@@ -89,7 +89,7 @@ func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Back
 //   - [ErrUnlocked] when m was not locked;
 //   - [ErrLost] when the lease had ended before: the work under the lock may have overlapped with another holder's. See
 //     [WithLeaseReuse] for an Unlock that does not ask the servers;
-//   - [ErrUnavailable] when too few servers answered;
+//   - [ErrUnavailable] when too few servers answered, or a [NodeError] alone when they refused;
 //   - the cause of ctx, if that ended the wait.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
 	must(m.client != nil, zero)

@@ -32,8 +32,8 @@ import (
 // With [WithFencing] a writer's fence is above all before, and a reader's is the last writer's. A resource that
 // remembers the highest fence it has seen can refuse stale reads. It does not stop a late write of that writer itself.
 //
-// With [WithLeaseReuse] the readers of a Client share one lease on the server, and while that is young RLock does not
-// ask the server. Its writers follow one another in one lease: a reader of another Client may see several of them begin.
+// With [WithLeaseReuse] the readers of a Client share one lease on the server, and while that is young they do not ask
+// the server. Its writers follow one another in one lease: a reader of another Client may see several of them begin.
 // [WithMinHold] concerns writers. All other options concern both sides.
 //
 // Goroutines share an RWMutex. It must not be copied, and its zero value is of no use: see [NewRWMutex], [Client.RWMutex].
@@ -85,8 +85,8 @@ func (m *RWMutex) RLock() {
 	}
 }
 
-// TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits. It logs
-// errors, unless the lock is taken.
+// TryRLock tries once to lock m for reading, and reports whether it succeeded. It fails while a writer waits, if
+// it has to ask the server. It logs errors, unless the lock is taken.
 func (m *RWMutex) TryRLock() bool {
 	return m.readers.tried("TryRLock", m.TryRLockContext(context.Background()))
 }
@@ -150,9 +150,9 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 // [Lease.Release] ends the hold. A [WithMinHold] ends with the writer: the reader's end frees the lock at once.
 //
 // The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
-// needed all the same. With [ErrUnavailable], or the cause of ctx, the outcome is unknown and counts as done. In this
-// process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what the first
-// call did. For any other Lease it is an error that changes nothing.
+// needed all the same. With [ErrUnavailable], a [NodeError] alone, or the cause of ctx, it may not be done, and counts as
+// done. In this process the hold is then a reader's, and other readers may have to wait for its end. A repeat finds what
+// the first call did. For any other Lease it is an error that changes nothing.
 func (l *Lease) Downgrade(ctx context.Context) error {
 	o := l.of
 	if kind := o.config.terms.Kind; kind != server.Writer {

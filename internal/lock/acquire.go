@@ -199,7 +199,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		}
 	}
 	a.tries++
-	a.prepare(&t)
+	a.prepare(ctx, &t)
 	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
 	// cost the most, and seldom find anything.
 	if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
@@ -216,15 +216,18 @@ func (a *acquisition) try(ctx context.Context) state {
 }
 
 // prepare makes the grants of the next try, for this call and for readers behind it in line, and fills in t.
-func (a *acquisition) prepare(t *server.Try) {
+func (a *acquisition) prepare(ctx context.Context, t *server.Try) {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
 	}
 	if a.grant == nil {
 		a.grant = a.key.newGrant(&a.Call)
 	}
-	// The readers of this process enter together: one that came alone might have to wait for a writer.
-	for a.grouped() && len(a.group) < min(a.key.fifo.Waiting(), atOnce-1) {
+	// The readers of this process enter together: one that came alone might have to wait for a writer. A try that is cut short
+	// costs a release for each of its tokens, so a call whose time is nearly over has no group.
+	end, ends := ctx.Deadline()
+	brief := ends && time.Until(end) < 10*time.Millisecond+4*a.engine.servers[0].RTT()
+	for a.grouped() && !brief && len(a.group) < min(a.key.fifo.Waiting(), atOnce-1) {
 		a.group = append(a.group, a.key.newGrant(&a.Call))
 	}
 	if a.Once {

@@ -8,9 +8,7 @@ package lock
 
 import (
 	"context"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,14 +108,9 @@ func (e *Engine) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	e.mu.Lock()
 	e.close()
-	keys := slices.Collect(maps.Values(e.keys))
 	e.mu.Unlock()
 	var closing sync.WaitGroup
-	for _, k := range keys {
-		closing.Go(k.releaseParked)
-	}
 	e.keeper.Close()
-	closing.Wait()
 	e.background.Wait(time.Until(end)) // a release that has just failed still gets the last attempt of the runner
 	e.quorum.Wait(time.Until(end))     // and what goes on after its majority has its time
 	closing.Go(func() { e.hub().Wait(d) })

@@ -1,7 +1,9 @@
 package lock
 
 import (
+	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/keepalive"
@@ -18,6 +20,7 @@ type Hold struct {
 	// Guarded by the mu of the grant.
 	next     *Hold            // of the grant
 	ended    keepalive.Reason // Alive until the end has been noticed
+	told     atomic.Bool      // the audience and the Observer know of the end; not guarded
 	audience *audience        // of the end: as it was then, if that has come; nil: no caller had asked for it
 }
 
@@ -110,21 +113,21 @@ func (h *Hold) AfterEnd(f func()) (stop func()) {
 	}
 }
 
-// finish ends the hold, and reports whether it had not ended before.
-func (h *Hold) finish(r keepalive.Reason) bool {
+// finish ends the hold and tells that, unless it has ended. Then it waits until that is told: Lost comes before Released.
+func (h *Hold) finish(r keepalive.Reason) {
 	h.grant.mu.Lock()
-	if h.ended != keepalive.Alive {
-		h.grant.mu.Unlock()
-		return false
-	}
-	h.ended = r
+	was := h.ended
+	h.ended = cmp.Or(was, r)
 	h.grant.mu.Unlock()
+	if was != keepalive.Alive {
+		for !h.told.Load() { // seldom, and not for long
+			time.Sleep(100 * time.Microsecond)
+		}
+		return
+	}
+	defer h.told.Store(true)
 	h.audience.tell()
-	return true
-}
-
-func (h *Hold) lose(r keepalive.Reason) {
-	if h.finish(r) {
+	if r != keepalive.Unlocked {
 		h.grant.key.engine.Lost[r].Add(1)
 		h.Observer.Lost(r)
 	}
@@ -181,7 +184,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		keep = end
 	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
-		h.lose(was) // at once: the keep-alive may not have told it yet, and the servers may be slow
+		h.finish(was) // at once: the keep-alive may not have told it yet, and the servers may be slow
 		// The loss is final. What is left of the lock is released, such as the other keys of a MutexAll. A lease expires if
 		// the servers are silent: then nothing is waited for.
 		if was == keepalive.Expired {

@@ -136,13 +136,9 @@ func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	}
 	e.mu.Unlock()
 	for _, k := range found {
-		k.releaseParked()
-	}
-}
-
-func (k *Key) releaseParked() {
-	if g := k.grant.Load(); g != nil && g.reuse != nil {
-		g.expire()
+		if g := k.grant.Load(); g != nil && g.reuse != nil {
+			g.expire()
+		}
 	}
 }
 

@@ -42,4 +42,5 @@ func TestOtherKeysHaveAnotherLine(t *testing.T) {
 func TestAHeldLockTakesLittleMemory(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Key{}), uintptr(96))
 	assert.LessOrEqual(t, unsafe.Sizeof(Grant{}), uintptr(320))
+	assert.LessOrEqual(t, unsafe.Sizeof(Hold{}), uintptr(56))
 }

@@ -45,6 +45,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	}
 	g.mu.Unlock()
 	h.audience.tell()
+	h.told.Store(true)
 	if !others && g.turn.Load() {
 		g.key.pass()
 	}
@@ -68,11 +69,12 @@ func (g *Grant) unpark() {
 	g.close()
 	g.mu.Unlock()
 	e, r := g.key.engine, g.lease.End(keepalive.Unlocked, time.Now())
+	ours := r == keepalive.Unlocked || r == keepalive.Closed
 	e.background.Enter() // Close waits for it, or we see that it is too late for the background
 	release := func() {
 		defer e.background.Leave()
 		defer g.key.unref()
-		if r == keepalive.Unlocked {
+		if ours {
 			r = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
 		} else {
 			g.votes.ReleaseLater(time.Time{})
@@ -82,7 +84,7 @@ func (g *Grant) unpark() {
 			g.reuse.last.LostIdle(r)
 		}
 	}
-	if r != keepalive.Unlocked || e.closing.Err() != nil {
+	if !ours || e.background.Closing() {
 		release()
 	} else {
 		go release()
@@ -109,7 +111,7 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	g.holds = h
 	g.mu.Unlock()
 	if g.lease.Ended() {
-		h.lose(g.lease.Reason())
+		h.finish(g.lease.Reason())
 	}
 	return true
 }

@@ -94,7 +94,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 		}
 		var err error
 		if v.Fence > 0 {
-			err = r.home.servers[i].Raise(r.ctx, v.Spec(), v.Fence, c.Timeout).Err
+			err = r.home.servers[i].Raise(r.ctx, v.Spec(), v.Fence, c.Bound()).Err
 		}
 		if err == nil {
 			err = c.Try(r.ctx, server.Try{Regains: true, TTL: max(batch[k].TTL, time.Until(batch[k].Until))}).Err

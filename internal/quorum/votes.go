@@ -166,6 +166,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		}
 	}
 	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
+		close(r.ctx.Left) // but none that can't begin at once, while the server hangs
 		for _, i := range r.skipped {
 			r.dispatch(i)
 		}

@@ -95,7 +95,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		}
 	}
 	if l.fenced() || op.verb == raise {
-		counter = (l.TTL + fenceTTL).Milliseconds()
+		counter = (max(l.TTL, r.ttl) + fenceTTL).Milliseconds()
 		for k := range l.Keys {
 			list = append(list, FenceKey(k))
 		}

@@ -77,6 +77,25 @@ func TestAReleaseThatAReplicaRefusedMayFindALoss(t *testing.T) {
 	})
 }
 
+// A failover to one that has the lock must not lose the fence that was written back.
+func TestReplicasConfirmAFenceThatIsRaised(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		q.Replicas = replicas(time.Second)
+		for confirmed := range int64(2) {
+			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+				if command == "WAIT" {
+					return confirmed, nil
+				}
+				return run()
+			})
+			reply := raise(s, q, 1)
+			assert.Equal(t, confirmed == 1, reply.Verdict == server.Done)
+		}
+	})
+}
+
 // The server is demoted while it executes a batch.
 func TestReplicasConfirmABatchOverTheConnectionThatWroteIt(t *testing.T) {
 	t.Parallel()

@@ -213,14 +213,15 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	return fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
 }
 
-// leave ends an operation that came back in time, or late.
-func (l *limit) leave(inTime bool) {
+// leave ends an operation that came back in time, or late. That a dial failed at once, say, is no reason for more of them.
+func (l *limit) leave(op *operation, inTime bool) {
+	code, _ := said(op.requests[0].reply.Err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if inTime && l.running == maxStuck+l.more {
-		l.more++
-	} else if !inTime {
+	if !inTime {
 		l.left.Add(-1)
+	} else if l.running == maxStuck+l.more && (op.requests[0].reply.Verdict != Failed || code != "") {
+		l.more++
 	}
 	l.running--
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {

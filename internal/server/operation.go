@@ -165,14 +165,14 @@ func (op *operation) apart() (over bool, why error) {
 		if !inTime {
 			l.abandon(prompt)
 		}
-		l.leave(inTime)
+		l.leave(op, inTime)
 		return true, nil
 	}
 	op.timer.Reset(time.Until(op.end))
 	go func() {
 		op.run(nil)
 		inTime := op.state.CompareAndSwap(running, finished)
-		l.leave(inTime)
+		l.leave(op, inTime)
 		if inTime {
 			op.done <- struct{}{}
 		} else {

@@ -179,6 +179,26 @@ func TestOneAtATimeTriesAPoolWhereAsManyAsMayAreStuck(t *testing.T) {
 	})
 }
 
+func TestOperationsThatFailWithoutAnAnswerAreNoReasonForMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, stuck, s := snared(t)
+		p.Pool.Close()
+		for range 3 {
+			var all sync.WaitGroup
+			for i := range 100 {
+				all.Go(func() { failed(t, acquire(s, request(fmt.Sprint(i)))) })
+			}
+			synctest.Wait()
+			assert.EqualValues(t, 16, p.inside.Load())
+			close(stuck)
+			all.Wait()
+			stuck = p.shut()
+		}
+		close(stuck)
+	})
+}
+
 // They can't tell whether what they leave behind would have come back in time.
 func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	t.Parallel()

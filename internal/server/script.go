@@ -199,7 +199,7 @@ func (op *operation) take(r *request, raw any, n int, moved bool) {
 		reply = Reply{Err: errors.New("unexpected reply to a try"), Sent: op.sent}
 	}
 	op.tell(r, reply)
-	if verbs[op.verb].timed && reply.Verdict != Failed {
+	if (verbs[op.verb].timed || op.verb == raise) && reply.Verdict != Failed {
 		r.unconfirmed = reply.Verdict == Done && r.claim.Replicas.N > 0
 		op.server.scripted.Store(true)
 	}

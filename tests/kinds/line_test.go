@@ -3,12 +3,15 @@ package kinds_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -94,6 +97,39 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 		all.Wait()
 		assert.LessOrEqual(t, tries.Load(), int64(12))
 	})
+}
+
+// Those in line enter together, and each that gives up could cost the server a release for all of them.
+func TestReadersThatGiveUpCostFewCommands(t *testing.T) {
+	t.Parallel()
+	redistest.Differs(t, "does not count commands")
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			m := newClient(t, s.Pool(), way...).RWMutex("k")
+			s.Do("SET", "k", "foreign")
+			const readers, times = 1000, 4
+			var all sync.WaitGroup
+			for range readers {
+				all.Go(func() {
+					for range times {
+						assert.Error(t, m.RLockContext(t.Context(), 300*time.Millisecond))
+					}
+				})
+			}
+			all.Wait()
+			stats, err := redis.String(s.Do("INFO", "commandstats"), nil)
+			require.NoError(t, err)
+			scripts := 0
+			for _, calls := range regexp.MustCompile(`cmdstat_eval\w*:calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
+				n, err := strconv.Atoi(calls[1])
+				require.NoError(t, err)
+				scripts += n
+			}
+			assert.Less(t, scripts, readers*times/2)
+		})
+	}
 }
 
 func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {

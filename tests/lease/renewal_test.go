@@ -57,6 +57,28 @@ func TestWithoutRenewalTheLeaseEndsWithItsTTL(t *testing.T) {
 	})
 }
 
+// The one is told by the keep-alive, the other by the goroutine that unlocks.
+func TestALossIsToldBeforeTheReleaseHoweverLongThatTakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		var told []string
+		begun := make(chan struct{})
+		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second), redimutex.WithoutRenewal(), redimutex.WithTrace(&redimutex.Trace{
+			Lost: func(redimutex.Event) {
+				close(begun)
+				time.Sleep(time.Minute)
+				told = append(told, "lost")
+			},
+			Released: func(redimutex.Event) { told = append(told, "released") },
+		}))
+		m.Lock()
+		redistest.Receive(t, "the loss", begun)
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+		assert.Equal(t, []string{"lost", "released"}, told)
+	})
+}
+
 func TestNoRenewalAfterTheLongestHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -174,6 +174,25 @@ func TestCloseGivesAParkedGrantBack(t *testing.T) {
 	assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrClosed)
 }
 
+func TestCloseReportsTheLossOfAParkedGrant(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, reader := range []bool{false, true} {
+		c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+		do := c.Mutex("k").Do
+		if reader {
+			do = c.RWMutex("k").RDo
+		}
+		for i := range 20 {
+			require.NoError(t, do(t.Context(), func(context.Context) error { return nil }), i)
+		}
+		s.Do("SET", "k", "foreign")
+		require.NoError(t, c.Close())
+		assert.EqualValues(t, 1, c.Stats().LostTaken, "reader: %v", reader)
+		s.Do("FLUSHALL")
+	}
+}
+
 // kept leaves a lease behind for the next hold with the same options, and returns a Mutex with others.
 func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	t.Helper()

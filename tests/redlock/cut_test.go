@@ -93,6 +93,32 @@ func TestCallsThatAreCutLeaveFewGoroutinesAtServersThatHang(t *testing.T) {
 	})
 }
 
+// Each vote of a hand-over is asked for, also where a majority has given it without.
+func TestHandOversLeaveFewGoroutinesAtAServerThatHangs(t *testing.T) {
+	overPaths(t, 3, func(t *testing.T, p path) {
+		client := locktest.Client(t, p.pools, redimutex.WithTTL(2*time.Minute))
+		warm(t, client.Mutex("k"))
+		p.proxies[0].Hold()
+		defer p.proxies[0].Release()
+		var callers sync.WaitGroup
+		for i := range 8 {
+			callers.Go(func() {
+				m := client.Mutex(strconv.Itoa(i))
+				for range 40 {
+					lease, err := m.Acquire(t.Context())
+					require.NoError(t, err)
+					lock, err := lease.HandOver(t.Context(), time.Minute)
+					require.NoError(t, err)
+					require.NoError(t, m.TakeOver(t.Context(), lock))
+					require.NoError(t, m.Lease().Release(t.Context()))
+				}
+			})
+		}
+		callers.Wait()
+		assert.Less(t, locktest.Goroutines(), 200)
+	})
+}
+
 // What the call before has left is not in the way of the next, though the servers still owe that an answer.
 func TestATryBehindACutCallDoesNotMeetWhatThatHasLeft(t *testing.T) {
 	t.Parallel()
