@@ -3,15 +3,12 @@ package kinds_test
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -99,37 +96,31 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 	})
 }
 
-// Those in line enter together, and each that gives up could cost the server a release for all of them.
-func TestReadersThatGiveUpCostFewCommands(t *testing.T) {
+// Where many give up one after the other, each would have a try for all of them cut short, and all its tokens released.
+func TestAReaderWhoseTimeIsNearlyOverDoesNotTryForThoseBehindIt(t *testing.T) {
 	t.Parallel()
-	redistest.Differs(t, "does not count commands")
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			m := newClient(t, s.Pool(), way...).RWMutex("k")
-			s.Do("SET", "k", "foreign")
-			const readers, times = 1000, 4
-			var all sync.WaitGroup
-			for range readers {
-				all.Go(func() {
-					for range times {
-						assert.Error(t, m.RLockContext(t.Context(), 300*time.Millisecond))
-					}
-				})
-			}
-			all.Wait()
-			stats, err := redis.String(s.Do("INFO", "commandstats"), nil)
-			require.NoError(t, err)
-			scripts := 0
-			for _, calls := range regexp.MustCompile(`cmdstat_eval\w*:calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
-				n, err := strconv.Atoi(calls[1])
-				require.NoError(t, err)
-				scripts += n
-			}
-			assert.Less(t, scripts, readers*times/2)
+	synctest.Test(t, func(t *testing.T) {
+		embedded, pool := redistest.Virtual(t)
+		require.NoError(t, embedded.Set("k", "foreign"))
+		began, tokens := time.Now(), make(map[bool]int) // of the largest try until the first in line gives up, and later
+		b := redistest.NewBetween(pool)
+		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			late := time.Since(began) >= 55*time.Millisecond
+			tokens[late] = max(tokens[late], len(args))
+			return run()
 		})
-	}
+		m := newClient(t, b).RWMutex("k")
+		var all sync.WaitGroup
+		all.Go(func() { assert.Error(t, m.RLockContext(t.Context(), 55*time.Millisecond)) })
+		time.Sleep(time.Millisecond)
+		for range 50 {
+			all.Go(func() { assert.Error(t, m.RLockContext(t.Context(), time.Second)) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, 49, tokens[true]-tokens[false])
+		all.Wait()
+	})
 }
 
 func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {
