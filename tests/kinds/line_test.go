@@ -102,9 +102,12 @@ func TestAReaderWhoseTimeIsNearlyOverDoesNotTryForThoseBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		embedded, pool := redistest.Virtual(t)
 		require.NoError(t, embedded.Set("k", "foreign"))
+		var mu sync.Mutex
 		began, tokens := time.Now(), make(map[bool]int) // of the largest try until the first in line gives up, and later
 		b := redistest.NewBetween(pool)
 		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			late := time.Since(began) >= 55*time.Millisecond
 			tokens[late] = max(tokens[late], len(args))
 			return run()
@@ -116,10 +119,10 @@ func TestAReaderWhoseTimeIsNearlyOverDoesNotTryForThoseBehindIt(t *testing.T) {
 		for range 50 {
 			all.Go(func() { assert.Error(t, m.RLockContext(t.Context(), time.Second)) })
 		}
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		assert.Equal(t, 49, tokens[true]-tokens[false])
 		all.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, 49, tokens[true]-tokens[false])
 	})
 }
 
