@@ -225,9 +225,10 @@ func (a *acquisition) prepare(ctx context.Context, t *server.Try) {
 	}
 	// The readers of this process enter together: one that came alone might have to wait for a writer. A try that is cut short
 	// costs a release for each of its tokens, so a call whose time is nearly over has no group.
+	behind := min(a.key.fifo.Waiting(), atOnce-1)
 	end, ends := ctx.Deadline()
-	brief := ends && time.Until(end) < 10*time.Millisecond+4*a.engine.servers[0].RTT()
-	for a.grouped() && !brief && len(a.group) < min(a.key.fifo.Waiting(), atOnce-1) {
+	brief := ends && time.Until(end) < a.engine.servers[0].RTT()+time.Millisecond+time.Duration(behind)*10*time.Microsecond
+	for a.grouped() && !brief && len(a.group) < behind {
 		a.group = append(a.group, a.key.newGrant(&a.Call))
 	}
 	if a.Once {

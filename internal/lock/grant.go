@@ -178,7 +178,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.votes.Each((*server.Claim).End)
 	for _, h := range g.present() {
-		h.finish(r)
+		h.finish(r, 0)
 	}
 	g.unpark()
 }

@@ -113,14 +113,14 @@ func (h *Hold) AfterEnd(f func()) (stop func()) {
 	}
 }
 
-// finish ends the hold and tells that, unless it has ended. Then it waits until that is told: Lost comes before Released.
-func (h *Hold) finish(r keepalive.Reason) {
+// finish ends the hold and tells that; or waits for so long until it is told, because Lost comes before Released.
+func (h *Hold) finish(r keepalive.Reason, wait time.Duration) {
 	h.grant.mu.Lock()
 	was := h.ended
 	h.ended = cmp.Or(was, r)
 	h.grant.mu.Unlock()
 	if was != keepalive.Alive {
-		for !h.told.Load() { // seldom, and not for long
+		for end := time.Now().Add(wait); !h.told.Load() && time.Now().Before(end); {
 			time.Sleep(100 * time.Microsecond)
 		}
 		return
@@ -170,7 +170,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 	}
 	g.mu.Unlock()
 	if !last { // another hold has come since the grant was to be released
-		h.finish(keepalive.Unlocked)
+		h.finish(keepalive.Unlocked, g.terms().Timeout)
 		return h.Reason(), nil
 	}
 	defer func() {
@@ -184,7 +184,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		keep = end
 	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {
-		h.finish(was) // at once: the keep-alive may not have told it yet, and the servers may be slow
+		h.finish(was, g.terms().Timeout) // at once: the keep-alive may not have told it yet, and the servers may be slow
 		// The loss is final. What is left of the lock is released, such as the other keys of a MutexAll. A lease expires if
 		// the servers are silent: then nothing is waited for.
 		if was == keepalive.Expired {
@@ -194,7 +194,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		}
 		return was, nil
 	}
-	h.finish(keepalive.Unlocked) // before another process can have the lock
+	h.finish(keepalive.Unlocked, g.terms().Timeout) // before another process can have the lock
 	f := release(keep)
 	if r := lost(f); r != keepalive.Alive {
 		g.lostKey.Store(int32(f.Which))

@@ -111,7 +111,7 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	g.holds = h
 	g.mu.Unlock()
 	if g.lease.Ended() {
-		h.finish(g.lease.Reason())
+		h.finish(g.lease.Reason(), 0)
 	}
 	return true
 }

@@ -57,26 +57,44 @@ func TestWithoutRenewalTheLeaseEndsWithItsTTL(t *testing.T) {
 	})
 }
 
-// The one is told by the keep-alive, the other by the goroutine that unlocks.
-func TestALossIsToldBeforeTheReleaseHoweverLongThatTakes(t *testing.T) {
+// The one is told by the keep-alive, the other by the goroutine that unlocks, which does not wait for ever.
+func TestALossIsToldBeforeTheRelease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		var told []string
-		begun := make(chan struct{})
-		m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second), redimutex.WithoutRenewal(), redimutex.WithTrace(&redimutex.Trace{
-			Lost: func(redimutex.Event) {
-				close(begun)
-				time.Sleep(time.Minute)
-				told = append(told, "lost")
-			},
-			Released: func(redimutex.Event) { told = append(told, "released") },
-		}))
-		m.Lock()
-		redistest.Receive(t, "the loss", begun)
-		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
-		assert.Equal(t, []string{"lost", "released"}, told)
-	})
+	for _, takes := range []time.Duration{100 * time.Millisecond, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			var mu sync.Mutex
+			var told []string
+			tell := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, what)
+			}
+			begun := make(chan struct{})
+			m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithoutRenewal(),
+				redimutex.WithTrace(&redimutex.Trace{
+					Lost: func(redimutex.Event) {
+						close(begun)
+						time.Sleep(takes)
+						tell("lost")
+					},
+					Released: func(redimutex.Event) { tell("released") },
+				}))
+			m.Lock()
+			redistest.Receive(t, "the loss", begun)
+			unlocked := time.Now()
+			assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+			assert.LessOrEqual(t, time.Since(unlocked), 1100*time.Millisecond)
+			time.Sleep(time.Hour)
+			mu.Lock()
+			defer mu.Unlock()
+			if takes < time.Second {
+				assert.Equal(t, []string{"lost", "released"}, told)
+			} else {
+				assert.Equal(t, []string{"released", "lost"}, told)
+			}
+		})
+	}
 }
 
 func TestNoRenewalAfterTheLongestHold(t *testing.T) {
