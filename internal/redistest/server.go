@@ -50,9 +50,13 @@ func Start(t testing.TB) *Server {
 	if Installed() {
 		return Real(t)
 	}
-	m := miniredis.RunT(t)
+	m, addr := miniredis.NewMiniRedis(), FreeAddr(t) // which it keeps while it is down
+	if err := m.StartAddr(addr); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
 	m.ClockTTL(true)
-	s := &Server{t: t, addr: m.Addr(), mini: m}
+	s := &Server{t: t, addr: addr, mini: m}
 	t.Cleanup(s.line.hangUp)
 	return s
 }
