@@ -51,8 +51,14 @@ func Start(t testing.TB) *Server {
 		return Real(t)
 	}
 	m, addr := miniredis.NewMiniRedis(), FreeAddr(t) // which it keeps while it is down
-	if err := m.StartAddr(addr); err != nil {
-		t.Fatal(err)
+	for tries := 1; ; tries++ {                      // what is no test may take the port between our look and the start
+		err := m.StartAddr(addr)
+		if err == nil {
+			break
+		} else if tries == 10 {
+			t.Fatal(err)
+		}
+		addr = FreeAddr(t)
 	}
 	t.Cleanup(m.Close)
 	m.ClockTTL(true)
