@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,6 +208,41 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
 	assert.Greater(t, c.servers[1].PTTL("k"), ttl)
 	won(t, release(t, v))
+}
+
+// The fence that goes before it waits for them, too.
+func TestARegainedVoteLeavesTheReplicasTheirTime(t *testing.T) {
+	t.Parallel()
+	q := terms()
+	q.Timeout, q.Replicas = time.Second, server.Replicas{N: 1, Timeout: 20 * time.Second}
+	l := lock("k", q)
+	c := new(cluster)
+	var slow atomic.Bool
+	for range 3 {
+		r := redistest.Start(t)
+		between := redistest.NewBetween(r.Pool())
+		between.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			if command != "WAIT" {
+				return run()
+			}
+			if slow.Load() && r.Get("k") != l.Token {
+				<-time.After(q.Timeout * 3 / 2)
+			}
+			return int64(1), nil
+		})
+		c.servers, c.asked = append(c.servers, r), append(c.asked, server.New(between))
+	}
+	c.Quorum = quorum.New(c.asked)
+	t.Cleanup(func() { c.Close(20 * time.Second) })
+	v := c.take(t, l)
+	c.everywhere(t, v)
+	slow.Store(true)
+	c.on([]int{1}, "DEL", "k")
+	redistest.Wait(t, "the vote is regained", func() bool {
+		failure, _ := c.extend(t, v)
+		won(t, failure)
+		return c.votes(&l) == 3
+	})
 }
 
 // In the middle of a batch of leases.
