@@ -75,7 +75,7 @@ func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 
 func mustBeKey(kind, key string) {
 	must(key != "", "the key of %s is empty", kind)
-	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
+	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks; choose another one", key)
 }
 
 // Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the

@@ -123,10 +123,10 @@ func checked(ok bool, set func(*config), sentence string, args ...any) Option {
 // that lives renews its lease every third of the TTL.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
 
-// WithMaxHold stops the renewal d after the lock was acquired, 1 ms at least. The lease is then lost within a TTL. It
-// guards against a holder that hangs while its process lives. By default there is no limit.
+// WithMaxHold stops the renewal d after the lock was acquired, 1 ms at least. The lease is then lost within a TTL, or what
+// Extend asked for. It guards against a holder that hangs while its process lives. By default there is no limit.
 func WithMaxHold(d time.Duration) Option {
-	return checked(d >= time.Millisecond, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be 1ms at least", d)
+	return checked(d >= time.Millisecond, func(c *config) { c.terms.MaxHold = d }, "WithMaxHold(%v): has to be 1ms at least; leave it out for no limit", d)
 }
 
 // WithMinHold keeps the lock locked for at least d: an earlier Unlock leaves the key to expire d after it was acquired.
@@ -134,7 +134,7 @@ func WithMaxHold(d time.Duration) Option {
 // crashed holder's lock ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is from 1 ms to [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
 	return checked(d >= time.Millisecond && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
-		"WithMinHold(%v): has to be 1ms at least, and 100 years at most", d)
+		"WithMinHold(%v): has to be 1ms at least, and 100 years at most; leave it out for none", d)
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
@@ -158,7 +158,7 @@ func WithBackoff(wait func(attempt int) time.Duration) Option {
 // few servers. While another goroutine of this process has the lock or is ahead in line, nothing is sent, and each poll
 // interval counts as a try. By default there is no limit.
 func WithMaxAttempts(n int) Option {
-	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least", n)
+	return checked(n > 0, func(c *config) { c.maxAttempts = n }, "WithMaxAttempts(%d): has to be 1 at least; leave it out for no limit", n)
 }
 
 // WithQueue makes waiters queue on the server instead of polling, in order of arrival by its clock. Unlock hands the lock to

@@ -115,7 +115,7 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 			return err
 		}
 	}
-	return unlockedError(m.key, "RUnlock")
+	return unlockedError(m.key, "RUnlock of this object")
 }
 
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the
@@ -147,7 +147,7 @@ func (r *rlocker) Unlock() { (*RWMutex)(r).RUnlock() }
 
 // Downgrade makes the writer of an [RWMutex] a reader, in one step: no writer comes between, and the readers that
 // wait enter too. The lease goes on, with its Token and Fence. Then [RWMutex.Lease] is nil, and [RWMutex.RUnlock] or
-// [Lease.Release] ends the hold. A [WithMinHold] ends with the writer: the reader's end frees the lock at once.
+// [Lease.Release] ends the hold, or the Do that it is of. A [WithMinHold] ends with the writer: the reader may go at once.
 //
 // The error matches [ErrUnlocked] after the end of the hold, and [ErrLost] when the lease was lost; then RUnlock is
 // needed all the same. With [ErrUnavailable], a [NodeError] alone, or the cause of ctx, it may not be done, and counts as

@@ -10,7 +10,7 @@ import (
 
 // Stats are figures of one [Client], counted since it was made. Held and Waiting are as of now.
 type Stats struct {
-	Held        int   // locks that this process has, also idle ones; see [WithLeaseReuse]
+	Held        int   // leases of this process, also idle ones (see [WithLeaseReuse]); one for all keys of a MutexAll
 	Waiting     int   // goroutines that wait for a lock just now, in line or between two tries
 	Acquired    int64 // locks acquired
 	Contended   int64 // of those, not at the first try

@@ -22,10 +22,10 @@ import (
 type Trace struct {
 	Waiting  func(Event) // a call queues behind others of this process
 	Attempt  func(Event) // a try has failed; Err says why
-	Acquired func(Event) // a lock was acquired
+	Acquired func(Event) // a lock was acquired, or taken over
 	GaveUp   func(Event) // a call has ended without the lock; Err says why
 	Renewed  func(Event) // a renewal or Extend has succeeded, or failed with Err; one that finds a loss is reported by Lost alone
-	Released func(Event) // a lock was unlocked; Err if that did not work
+	Released func(Event) // a lock was unlocked, or handed over; Err if that did not work
 	Lost     func(Event) // a lease was lost; Err says why
 }
 

@@ -21,8 +21,6 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
 	}
-	q.Enter()
-	defer q.Leave()
 	leases := make([][]server.Extension, len(q.servers))
 	bound := time.Duration(0) // of the most patient; the servers are not asked for longer than each has
 	for _, x := range batch {

@@ -19,7 +19,7 @@
 //
 // # Metrics
 //
-//	redimutex.lock.held          {lock}       locks that this process has, also idle ones
+//	redimutex.lock.held          {lock}       leases of this process, also idle ones
 //	redimutex.lock.waiters       {goroutine}  goroutines that wait for a lock
 //	redimutex.lock.oldest_hold   s            age of the oldest hold that is in use; 0 without one
 //	redimutex.lock.acquired      {lock}       locks acquired

@@ -10,7 +10,7 @@
 //
 // The metrics are
 //
-//	redimutex_locks_held                      gauge      locks that this process has, also idle ones
+//	redimutex_locks_held                      gauge      leases of this process, also idle ones
 //	redimutex_waiters                         gauge      goroutines that wait for a lock
 //	redimutex_oldest_hold_seconds             gauge      age of the oldest hold that is in use; 0 without one
 //	redimutex_acquired_total                  counter    locks acquired

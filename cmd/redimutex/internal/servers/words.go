@@ -86,7 +86,7 @@ func advice(err error) string {
 	case "NOAUTH", "WRONGPASS":
 		return " (give user and password as in redis://user:password@host, by " + EnvURL + " or -redis @FILE)"
 	case "WRONGTYPE":
-		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock)"
+		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock; choose another KEY)"
 	case "MOVED":
 		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
 	case "CROSSSLOT":
