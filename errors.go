@@ -24,7 +24,7 @@ var (
 
 // A LockedError says who holds a lock. It matches [ErrLocked].
 type LockedError struct {
-	Key    string
+	Key    string        // of a MutexAll one that is held, if that is known, or the first
 	Owner  string        // the holder's label; empty if it has none, if it is unknown, and of readers; see [WithOwner]
 	Left   time.Duration // the rest of the holder's TTL; negative if the key has none, 0 if unknown
 	Nested bool          // the holder is the Do whose ctx the call got: waiting would never end

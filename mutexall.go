@@ -8,8 +8,8 @@ import "slices"
 //
 // The keys have one token, one lease and one fence. The fence is above the counters of all keys, and is written to
 // each. The loss of one key is the loss of all: the hold ends, the [LostError] names the key, and Unlock releases the
-// others. With several servers a vote is one for all keys. [Mutex.Key] is the first of [Mutex.Keys], and stands for all
-// in errors, in a [Trace] and in [Client.Locks].
+// others. A [LockedError] names a key that is held. With several servers a vote is one for all keys. [Mutex.Key] is the
+// first of [Mutex.Keys], and stands for all in other errors, in a [Trace] and in [Client.Locks].
 //
 // In a Redis Cluster the keys have to be in one slot: give them the same {tag}, as in "account:{eu}:1". Otherwise each
 // try fails at once, with an error that says so.

@@ -247,6 +247,9 @@ func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 	go func() { got <- both.LockContext(t.Context(), time.Minute) }()
 	redistest.Wait(t, "it waits", func() bool { return c.Stats().Waiting > 0 })
 	assert.Equal(t, []string{"b"}, s.Keys(), "it waits in no queue, and holds nothing")
+	var locked *redimutex.LockedError
+	require.ErrorAs(t, newClient(t, pools).MutexAll([]string{"a", "b"}).TryLockContext(t.Context()), &locked)
+	assert.Equal(t, "b", locked.Key)
 	require.NoError(t, c.Mutex("a").TryLockContext(t.Context()), "nor a turn in this process")
 	holder.Unlock()
 	s.Do("DEL", "a")

@@ -150,7 +150,7 @@ func (o *object) serversError(f *quorum.Failure) error {
 	what, errs := "refused", []error(nil)
 	switch f.Kind {
 	case quorum.Contended, quorum.Lapsed:
-		return &LockedError{Key: o.key, Owner: server.Owner(f.Holder), Left: f.Left}
+		return &LockedError{Key: o.keyAt(f.Which), Owner: server.Owner(f.Holder), Left: f.Left}
 	case quorum.Missing:
 		return &LostError{o.keyAt(f.Which), Deleted}
 	case quorum.Taken:

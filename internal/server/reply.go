@@ -31,7 +31,7 @@ type Reply struct {
 	Fence   int64         // with Done; of InUse: the number of permits
 	Holder  string        // with Held, and with Taken of a swap: the value of the lock, 320 bytes at most
 	Left    time.Duration // with Held: what is left of the holder's TTL, negative without one; with Done of a swap: of the token's
-	Which   int           // with Missing and Taken: which of the keys
+	Which   int           // with Held, Missing and Taken: which of the keys
 	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
 	Waiting int           // with Held, in the queue: how many wait there
 }
@@ -71,7 +71,7 @@ func answer(raw any, sent time.Time) Reply {
 	case Done:
 		r.Fence, r.Left = number(2), time.Duration(number(3))*time.Millisecond
 	case Held:
-		r.Left, r.Waiting = time.Duration(number(2))*time.Millisecond, int(number(3))
+		r.Left, r.Waiting, r.Which = time.Duration(number(2))*time.Millisecond, int(number(3)), int(number(4))-1
 		r.Holder, _ = redis.String(list[len(list)-1], nil)
 	case Missing, Taken:
 		r.Which = int(number(2)) - 1

@@ -9,7 +9,7 @@
 --
 -- Replies
 --   {1, now, fence}             granted; fence is 0 without fencing
---   {2, now, left, n, holder}   held, for left ms more (-1: it has no TTL); n wait in the queue, if the caller does
+--   {2, now, left, n, i, holder}  lock i is held, for left ms more (-1: it has no TTL); n wait in the queue, if the caller does
 --   {3, now}                    the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
@@ -46,7 +46,7 @@ local function granted(ours)
   return {1, now, fence}
 end
 
-local holder, left = look(token, want, mark)
+local holder, left, which = look(token, want, mark)
 if type(holder) == 'table' then
   return holder
 end
@@ -97,7 +97,7 @@ if not holder or queue and preferred and redis.call('PTTL', lock) == -2 then
   if serve(member) then
     return granted()
   end
-  holder, left = look(token, want, mark)
+  holder, left, which = look(token, want, mark)
   if type(holder) == 'table' then
     return holder
   end
@@ -105,4 +105,4 @@ if not holder or queue and preferred and redis.call('PTTL', lock) == -2 then
     return granted()
   end
 end
-return {2, now, left or 0, waiting, string.sub(holder or '', 1, shown)}
+return {2, now, left or 0, waiting, which or 1, string.sub(holder or '', 1, shown)}

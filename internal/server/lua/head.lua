@@ -26,8 +26,8 @@
 -- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served. ms is text as a
 -- rule: to write a number for a command takes Redis longer than some commands.
 --
---   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, and for how
---                                long in ms (-1: for ever). An error is a table.
+--   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, for how long
+--                                in ms (-1: for ever), and at which of several locks. An error is a table.
 --   take(token, ms, want, mark)  token enters; it returns nil, or the error
 --   keep(token, ms, want, mark)  token stays for ms at least, and something is written: 1; or 0 it is gone, -1 another has
 --                                the lock; then which of the locks it is

@@ -10,7 +10,7 @@ local function look(token)
         return wrong
       end
       if holder ~= token then
-        return holder, left
+        return holder, left, i
       end
       ours = ours + 1
     end

@@ -27,7 +27,7 @@ type Value struct {
 // Figures are all metrics of that sort.
 var Figures = []Figure{
 	{
-		"locks_held", "lock.held", "{lock}", "Locks that this process has, also idle ones.", true, "",
+		"locks_held", "lock.held", "{lock}", "Leases of this process, also idle ones.", true, "",
 		func(s redimutex.Stats, _ []string) []Value { return []Value{{"", int64(s.Held)}} },
 	},
 	{

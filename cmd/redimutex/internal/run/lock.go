@@ -177,6 +177,9 @@ func (r *runner) say(err error, format string) {
 		return
 	}
 	holder := "held by " + cmp.Or(locked.Owner, "an unknown owner")
+	if locked.Key != r.name { // one of several
+		holder += fmt.Sprintf(", which has %q", locked.Key)
+	}
 	if locked.Left < 0 {
 		holder += ", with a key that never expires"
 	}
