@@ -1,6 +1,7 @@
 package redimutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ func (o *object) Client() *Client { return o.client }
 // Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
 // lock and has something to add.
 func (o *object) Logger() *slog.Logger {
-	if l := o.config.logger; l != nil {
-		return l
-	}
-	return slog.Default()
+	return cmp.Or(o.config.logger, slog.Default())
 }
 
 const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
@@ -157,7 +155,6 @@ func (o *object) serversError(f *quorum.Failure) error {
 		return &LostError{o.keyAt(f.Which), Taken}
 	case quorum.Unavailable:
 		what, errs = ErrUnavailable.Error(), []error{ErrUnavailable}
-	case quorum.Refused, quorum.Ended, quorum.Closed:
 	}
 	var words []string
 	for i, err := range f.Errs {

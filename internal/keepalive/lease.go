@@ -12,7 +12,7 @@ import (
 type Reason int8
 
 const (
-	Alive    Reason = iota // it has not
+	Alive    Reason = iota // not ended
 	Unlocked               // by its holder
 	Expired                // its validity ran out
 	Deleted                // its key is gone

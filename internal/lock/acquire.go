@@ -191,7 +191,6 @@ func (a *acquisition) usedUp() bool {
 
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
-	var t server.Try
 	first := a.tries == 0
 	if first && !a.Once && !a.fresh { // another waiter of this process may have tried just now
 		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.pause(1)), nil); !ok {
@@ -199,6 +198,7 @@ func (a *acquisition) try(ctx context.Context) state {
 		}
 	}
 	a.tries++
+	t := server.Try{Start: time.Now()}
 	a.prepare(ctx, &t)
 	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
 	// cost the most, and seldom find anything.
@@ -266,9 +266,6 @@ func (a *acquisition) won(handOff time.Duration) state {
 	a.granted = true
 	if len(a.group) > 0 { // the spares belong to the turn; a single try beside it has no group, and leaves them alone
 		a.key.leave().spares = append(a.key.left.spares, a.group...)
-	}
-	if a.turn {
-		a.key.answered(nil)
 	}
 	return held
 }

@@ -36,7 +36,7 @@ type Engine struct {
 	Lost                [keepalive.Closed + 1]atomic.Int64 // by reason
 
 	mu   sync.Mutex
-	keys map[line]*Key // that a caller holds or waits for
+	keys map[line]*Key // held, parked or waited for
 }
 
 type Call struct {

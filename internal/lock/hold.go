@@ -164,7 +164,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 	g := h.grant
 	g.mu.Lock()
 	g.remove(h)
-	last := g.holds == nil && !g.released
+	last := g.holds == nil
 	if last {
 		g.close()
 	}

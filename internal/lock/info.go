@@ -14,7 +14,7 @@ import (
 type Info struct {
 	Keys    []string
 	Kind    *server.Kind
-	Holds   int  // grants; 0: it only waits
+	Holds   int  // and an idle grant counts as one; 0: it only waits
 	Idle    bool // held, but parked
 	Owner   string
 	Fence   int64

@@ -168,7 +168,7 @@ func (k *Key) forget() {
 // takeSpare returns a spare for a call with these terms, or nil. The caller has the turn.
 func (k *Key) takeSpare(t *server.Terms) *Grant {
 	for i, g := range k.left.spares {
-		if *g.terms() == *t && time.Until(g.votes.Until()) > quorum.Validity(t.TTL)/2 {
+		if *g.terms() == *t && quorum.Left(g.votes.Until(), time.Now()) > quorum.Validity(t.TTL)/2 {
 			k.left.spares = slices.Delete(k.left.spares, i, i+1)
 			return g
 		}

@@ -84,8 +84,8 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// drop releases what a try has that did not get the lock. If goesOn, another caller of this line waits, and the mark that it
-// waits stays. Else what is left for the line goes in the same release: after Close each may last a node timeout.
+// drop releases what a try has that did not get the lock. If goesOn, this call or another of its line waits on, and the mark
+// that it waits stays. Else what is left for the line goes in the same release: after Close each may last a node timeout.
 func (a *acquisition) drop(goesOn bool) {
 	if a.grant == nil {
 		return
@@ -177,8 +177,8 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	return trying
 }
 
-// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated soon, whatever
-// the backoff says: while it is not in the queue, the waiter loses its turn.
+// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated after the first
+// pause, a second at most: while it is not in the queue, the waiter loses its turn.
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {

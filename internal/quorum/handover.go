@@ -48,7 +48,7 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 // The Failure is Missing or Taken when the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
-	f := to.Acquire(ctx, server.Try{Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)
+	f := to.Acquire(ctx, server.Try{Start: time.Now(), Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)
 	if f != nil && f.Kind == Taken && step(f.Holder) { // by takers that have split the votes, which may go back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}

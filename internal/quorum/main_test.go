@@ -121,7 +121,7 @@ func (c *cluster) votesFor(l server.Lock) *quorum.Votes {
 // acquire tries once for new votes.
 func (c *cluster) acquire(ctx context.Context, l server.Lock) (*quorum.Votes, *quorum.Failure) {
 	v := c.votesFor(l)
-	return v, v.Acquire(ctx, server.Try{}, nil, nil)
+	return v, v.Acquire(ctx, server.Try{Start: time.Now()}, nil, nil)
 }
 
 // take gets the lock, or fails the test.

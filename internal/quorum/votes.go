@@ -98,9 +98,6 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 	if q.Closing() { // nothing would wait for what it leaves
 		return &Failure{Kind: Closed}
 	}
-	if t.Start.IsZero() {
-		t.Start = time.Now()
-	}
 	if v.more != nil {
 		return v.byMajority(ctx, t, from)
 	}

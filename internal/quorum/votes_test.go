@@ -359,7 +359,7 @@ func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	redistest.Wait(t, "it is released but for one", func() bool { return c.votes(&old) == 1 })
 	c.on([]int{2}, "SET", "k", "another")
 	got := make(chan *quorum.Failure)
-	go func() { got <- next.Acquire(t.Context(), server.Try{}, nil, nil) }()
+	go func() { got <- next.Acquire(t.Context(), server.Try{Start: time.Now()}, nil, nil) }()
 	redistest.Wait(t, "the first vote", func() bool { return c.votes(&l) == 1 })
 	first := time.Now()
 	c.fronts[1].Release()

@@ -26,7 +26,7 @@ type Claim struct {
 	server *Server
 
 	mu        sync.Mutex
-	want      want
+	state     state
 	running   int16         // commands under way
 	tries     int16         // those of them that could create the lock
 	releasing bool          // a release is under way, or the runner will send one
@@ -47,14 +47,14 @@ type Claim struct {
 	keep      time.Duration // released: the lock is to expire then; 0: at once
 }
 
-type want int8
+type state int8
 
 const (
-	wanted   want = iota // by a caller who waits for the lock, or holds it
-	ended                // lost, or its Client is closed; it has still to be released
-	released             // the caller has released it
-	away                 // a release was answered, and once more if a try may be right behind it: it is out of the way
-	gone                 // nothing of it is left, or it was given up
+	wanted   state = iota // by a caller who waits for the lock, or holds it
+	ended                 // lost, or its Client is closed; it has still to be released
+	released              // the caller has released it
+	away                  // a release was answered, and once more if a try may be right behind it: it is out of the way
+	gone                  // nothing of it is left, or it was given up
 )
 
 // Claim makes c the claim of a new token.
@@ -64,14 +64,14 @@ func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
 func (c *Claim) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.want = max(c.want, ended)
+	c.state = max(c.state, ended)
 }
 
 // Spent reports whether the token must not be tried again.
 func (c *Claim) Spent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.doubt || c.want != wanted
+	return c.doubt || c.state != wanted
 }
 
 // Unknown reports whether the last try has no answer yet, and may still take the lock, behind another holder.
@@ -85,11 +85,11 @@ func (c *Claim) Unknown() bool {
 func (c *Claim) Waited() { c.mayHave(true, 0) }
 
 // mayHave notes that the token may have something on the server, or may get it within that time.
-func (c *Claim) mayHave(mark bool, within time.Duration) {
+func (c *Claim) mayHave(waits bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := Monotonic()
-	c.there, c.waits = true, mark
+	c.there, c.waits = true, waits
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
@@ -113,7 +113,7 @@ func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
 func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want != wanted {
+	if c.state != wanted {
 		return false
 	}
 	c.running++
@@ -142,7 +142,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	}
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
 	c.cut = cut || c.cut && !unanswered
-	if c.want >= released { // the try may have been executed after a release that is still to be answered
+	if c.state >= released { // the try may have been executed after a release that is still to be answered
 		c.open = max(c.open, Monotonic())
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
@@ -160,12 +160,12 @@ func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 	if unanswered {
 		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
 	}
-	if c.want >= released { // it may have been executed after a release that is still to be answered
+	if c.state >= released { // it may have been executed after a release that is still to be answered
 		c.extending = max(c.extending, Monotonic())
 	}
 	if r.Verdict == Done {
 		c.waits = false // the hand-off has taken the place back, and the extension the mark
-		if c.want != wanted {
+		if c.state != wanted {
 			*r = Reply{Err: errEnded}
 		}
 	}
@@ -178,7 +178,7 @@ func (c *Claim) endCommand() {
 	if c.running == 0 {
 		c.wake()
 	}
-	if c.want >= released {
+	if c.state >= released {
 		c.settle()
 	}
 }

@@ -521,11 +521,13 @@ func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 			forget(key)
 		}
 		slow.Store(true)
+		user := pool.Get() // so those that go over the pool share no connection
 		var all sync.WaitGroup
 		for _, key := range keys {
 			all.Go(func() { done(t, acquire(s, request(key))) })
 		}
 		all.Wait()
+		user.Close()
 		slow.Store(false)
 		require.EqualValues(t, 3, dials.Load(), "two went over the pool, which had one")
 		assert.True(t, beside("after two that could not dial"))

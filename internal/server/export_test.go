@@ -4,5 +4,5 @@ package server
 func (c *Claim) Away() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.want >= away
+	return c.state >= away
 }

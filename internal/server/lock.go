@@ -48,7 +48,7 @@ type Replicas struct {
 	Timeout time.Duration // how long to wait for them, on top of the Timeout of an operation
 }
 
-// MaxTimeout is the longest Timeout that is not set.
+// MaxTimeout is the longest default Timeout.
 const MaxTimeout = 3 * time.Second
 
 func (t *Terms) Bound() time.Duration { return t.Timeout + t.Replicas.Timeout }
@@ -127,7 +127,7 @@ type Kind struct {
 	Shared bool // many of one process may be in at a time
 
 	Want    string   // what a caller wants, if that is always the same; of a Semaphore it is how many permits
-	keys    []string // the kinds of siblings that belong to the lock
+	keys    []string // the words for its own keys: see sibling
 	Shows   bool     // waiters show themselves to the others
 	plain   bool     // SET NX PX takes it
 	scripts *scripts

@@ -167,12 +167,11 @@ func leaves(ctx context.Context) <-chan struct{} {
 // op dials, but for one at a time that tries the pool (see probe). An extension does where one of its kind is stuck.
 func (l *limits) enter(op *operation) (entered *limit, err error) {
 	stuck := l.pooled.left.Load()
-	switch {
-	case op.fresh.Load():
-	case op.verb == extend && stuck > 0, stuck >= maxStuck && l.pooled.enter(op.Context, time.Time{}, false) != nil:
+	if op.verb == extend && stuck > 0 || stuck >= maxStuck {
+		if op.verb != extend && !op.fresh.Load() && l.pooled.enter(op.Context, time.Time{}, false) == nil {
+			return &l.pooled, nil // the one that tries the pool
+		}
 		op.freshen()
-	case stuck >= maxStuck:
-		return &l.pooled, nil
 	}
 	if entered = &l.pooled; op.fresh.Load() {
 		entered = &l.dialled
@@ -186,7 +185,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case last || l.running < maxStuck+l.more: // if not, none waits
+	case last || l.running < maxStuck+l.more: // where there is room, none waits
 		l.running++
 		return nil
 	case end.IsZero():

@@ -23,7 +23,7 @@ type operation struct {
 	began           time.Time
 	due             time.Time // nothing may be executed on the server after this
 	end             time.Time // bound of the call; with replicas that is later
-	ours            bool      // the end is that of the caller's ctx
+	callers         bool      // the end is that of the caller's ctx
 
 	// What is asked. This does not change while it runs, but for the replies.
 	verb     verb
@@ -72,7 +72,7 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 	op.due = start.Add(c.Timeout)
 	op.end = op.due.Add(extra)
 	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
-		op.end, op.ours = d, true
+		op.end, op.callers = d, true
 		if d.Before(op.due) {
 			op.due = d
 		}
@@ -146,7 +146,8 @@ func (op *operation) do() (first Reply) {
 	return first
 }
 
-// apart runs op within its bound on another goroutine than the caller's. It reports whether op is over; if not, why.
+// apart runs op when it is its turn, within its bound: on another goroutine, unless the pool is punctual. It reports whether
+// op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
 	node, ctx := op.server.nodes.of(op.key), op.Context
 	limits := &node.others
@@ -257,9 +258,9 @@ func (op *operation) tell(r *request, reply Reply) {
 func (op *operation) blame(r *Reply) {
 	late := errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)
 	switch {
-	case late && op.ours && op.due.Before(op.end): // for the node timeout, and not for ctx
+	case late && op.callers && op.due.Before(op.end): // for the node timeout, and not for ctx
 		return
-	case late && op.ours: // some ms before ctx ends, which is waited for
+	case late && op.callers: // some ms before ctx ends, which is waited for
 		select {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
@@ -269,7 +270,7 @@ func (op *operation) blame(r *Reply) {
 	}
 	if err := op.Err(); err != nil {
 		r.Err = err
-	} else if op.ours {
+	} else if op.callers {
 		r.Err = context.DeadlineExceeded
 	}
 }

@@ -70,19 +70,19 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.want < away {
+	if c.state < away {
 		c.server.setInTheWay(c, true)
 	}
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
-// claim of the key waits for the release if this lock excludes others. It also waits if this claim may have a place in the
-// queue: a server that calls that takes the mark away, under which the next claim may wait by then. With aside no claim waits.
+// claim of the key waits for the release if this lock excludes others; and that of a reader if this one may have a place in the
+// queue: a server that calls it takes the mark away, under which the next claim may wait by then. With aside no claim waits.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {
-	if c.want >= released {
+	if c.state >= released {
 		return false
 	}
-	c.want = released
+	c.state = released
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
@@ -96,7 +96,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 func (c *Claim) settle() {
 	now := Monotonic()
 	switch {
-	case c.want == gone:
+	case c.state == gone:
 	case !c.there && c.running == 0:
 		c.advance(gone)
 	case c.releasing:
@@ -142,7 +142,7 @@ func (c *Claim) answered(r *Reply) {
 	}
 	more := false
 	switch {
-	case c.want == gone:
+	case c.state == gone:
 		return
 	case r.Verdict == Failed && !Permanent(r.Err):
 		more = c.schedule(now + minBackoff)
@@ -174,7 +174,7 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	}
 	if c.waits {
 		member = c.member()
-		if !c.shown && c.want < away { // in the first release only: later the mark may be that of the next waiter
+		if !c.shown && c.state < away { // in the first release only: later the mark may be that of the next waiter
 			mark = c.mark()
 		}
 	}
@@ -188,9 +188,9 @@ func (c *Claim) giveUp() {
 }
 
 // advance makes the claim away, or gone, and wakes those who wait until it is out of their way. The caller holds c.mu.
-func (c *Claim) advance(to want) {
-	was := c.want
-	c.want = max(was, to)
+func (c *Claim) advance(to state) {
+	was := c.state
+	c.state = max(was, to)
 	if was >= away {
 		return
 	}

@@ -14,7 +14,7 @@ type runner struct {
 	mu      sync.Mutex
 	pending []task        // in order of arrival, each claim once
 	backoff time.Duration // after the last round trip, if the node was not fit for the next
-	resumes time.Duration // then, since epoch; in Close at once
+	resumes time.Duration // when that is over, since epoch; in Close at once
 	wake    chan struct{} // something new; nil while there is no goroutine
 }
 

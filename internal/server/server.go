@@ -118,7 +118,7 @@ const maxDialNext = 4096 // bounds the memory that those keys cost which are nev
 func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
 	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
-	distrust := free && silent && !op.fresh.Load() && !op.ours && s.Source.Dial != nil && !s.Source.Full()
+	distrust := free && silent && !op.fresh.Load() && !op.callers && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {
@@ -174,7 +174,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
 		s.runner(c).expedite(c)
 		c.mu.Lock()
-		left = c.await(leaves(ctx), due, func() bool { return c.want >= away })
+		left = c.await(leaves(ctx), due, func() bool { return c.state >= away })
 		c.mu.Unlock()
 	}
 	s.mu.Lock()

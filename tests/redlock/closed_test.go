@@ -37,7 +37,7 @@ func TestAServerThatHangsDuringCloseGetsTheReleaseOfEachLock(t *testing.T) {
 				for _, s := range servers {
 					pools = append(pools, pool(s))
 				}
-				c := redimutex.NewClient(pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(500*time.Millisecond))
+				c := redimutex.NewClient(pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(2*time.Second))
 				warm(t, c.Mutex("k"))
 				var leases []*redimutex.Lease
 				for i := range 200 {

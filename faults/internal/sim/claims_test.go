@@ -35,11 +35,11 @@ func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 		at             Config
 	}{
 		"gone by an answer that came too early":    {away, "case r.Sent.Sub(epoch) < open:", "case false:", queued},
-		"a try that is repeated after its undo":    {claim, "return c.doubt || c.want != wanted", "return c.want != wanted", undone},
+		"a try that is repeated after its undo":    {claim, "return c.doubt || c.state != wanted", "return c.state != wanted", undone},
 		"a release that is not repeated":           {away, "!Permanent(r.Err):\n\t\tmore = c.schedule(now + minBackoff)", "!Permanent(r.Err):", one},
 		"a try without an answer has done nothing": {claim, "c.there = c.there || unanswered ||", "c.there = c.there ||", one},
 		"a release that a try overtook":            {away, "case c.tries > 0, c.running > 0 && c.keep > 0:", "case false:", three},
-		"something is sent for what has ended":     {claim, "	if c.want != wanted {\n		return false\n	}\n	c.running++", "	c.running++", three},
+		"something is sent for what has ended":     {claim, "	if c.state != wanted {\n		return false\n	}\n	c.running++", "	c.running++", three},
 		"a fence that is not written back":         {acquire, "if l.Fence == server.NextFence {", "if false {", fenced},
 	} {
 		t.Run(name, func(t *testing.T) {
