@@ -40,7 +40,7 @@ type vote struct {
 // newRound returns a round about n locks, in which each operation takes no longer than bound from start on.
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
 	r := &round{
-		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Left: make(chan struct{})}, began: start, bound: bound,
+		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Dropped: make(chan struct{})}, began: start, bound: bound,
 		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n), rival: server.Held,
 	}
 	for k := range r.tallies {

@@ -155,7 +155,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		}
 	}
 	if t.Olds == nil && failure != nil {
-		close(r.ctx.Left)
+		close(r.ctx.Dropped)
 		if conn.Ended(ctx) == nil {
 			Drop(v)
 		} else { // a caller that comes back at once waits: the servers need not be silent
@@ -163,7 +163,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		}
 	}
 	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
-		close(r.ctx.Left) // but none that can't begin at once, while the server hangs
+		close(r.ctx.Dropped) // but none that can't begin at once, while the server hangs
 		for _, i := range r.skipped {
 			r.dispatch(i)
 		}

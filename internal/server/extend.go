@@ -19,40 +19,40 @@ type Extension struct {
 // for another. Where connections take one command at a time, the batch goes in maxStuck parts. A
 // lease that failed before, and may do so again, ends first. So such leases are together, in the first parts.
 func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension, report func(i int, r Reply)) {
-	type kind struct {
+	type group struct {
 		node     *node
 		replicas Replicas
 		timeout  time.Duration
 		part     int
 	}
-	var kinds []kind // in order, as a simulation repeats it
-	groups := make(map[kind][]request, 1)
+	var order []group // in order, as a simulation repeats it
+	groups := make(map[group][]request, 1)
 	for i, e := range batch {
 		if !e.begin(nil, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}
-		k := kind{s.nodes.of(e.Key), e.Replicas, e.Timeout, 0}
+		k := group{s.nodes.of(e.Key), e.Replicas, e.Timeout, 0}
 		if s.oneByOne.Load() {
 			k.part = i * maxStuck / len(batch)
 		}
 		if groups[k] == nil {
-			kinds = append(kinds, k)
+			order = append(order, k)
 		}
 		groups[k] = append(groups[k], request{claim: e.Claim, ttl: e.TTL, place: i})
 	}
 	var others sync.WaitGroup
 	defer others.Wait()
-	for n, k := range slices.Backward(kinds) {
-		group := func() {
+	for n, k := range slices.Backward(order) {
+		run := func() {
 			op := s.begin(ctx, extend, groups[k][0].claim, start, k.replicas.Timeout)
 			op.requests, op.report = append(op.requests[:0], groups[k]...), report
 			op.do()
 		}
 		if n > 0 {
-			others.Go(group)
+			others.Go(run)
 		} else {
-			group()
+			run()
 		}
 	}
 }

@@ -144,7 +144,7 @@ type limit struct {
 	mu      sync.Mutex
 	running int
 	more    int          // how many may run beyond maxStuck
-	left    atomic.Int32 // those of them whose callers have gone
+	stuck   atomic.Int32 // those of them whose callers have gone
 	waiting list.List    // of chan struct{}, in order of arrival: closed when that one may run
 }
 
@@ -152,13 +152,13 @@ type limit struct {
 // connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
 type Round struct {
 	context.Context
-	Left chan struct{} // closed when the caller drops what it asked for
+	Dropped chan struct{} // closed when the caller drops what it asked for
 }
 
 // leaves returns what is closed when the caller of an operation waits no more.
 func leaves(ctx context.Context) <-chan struct{} {
 	if r, ok := ctx.(*Round); ok {
-		return r.Left
+		return r.Dropped
 	}
 	return ctx.Done()
 }
@@ -166,7 +166,7 @@ func leaves(ctx context.Context) <-chan struct{} {
 // enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
 // op dials, but for one at a time that tries the pool (see probe). An extension does where one of its kind is stuck.
 func (l *limits) enter(op *operation) (entered *limit, err error) {
-	stuck := l.pooled.left.Load()
+	stuck := l.pooled.stuck.Load()
 	if op.verb == extend && stuck > 0 || stuck >= maxStuck {
 		if op.verb != extend && !op.fresh.Load() && l.pooled.enter(op.Context, time.Time{}, false) == nil {
 			return &l.pooled, nil // the one that tries the pool
@@ -218,7 +218,7 @@ func (l *limit) leave(op *operation, inTime bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !inTime {
-		l.left.Add(-1)
+		l.stuck.Add(-1)
 	} else if l.running == maxStuck+l.more && (op.requests[0].reply.Verdict != Failed || code != "") {
 		l.more++
 	}
@@ -232,7 +232,7 @@ func (l *limit) leave(op *operation, inTime bool) {
 func (l *limit) probe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if stuck := int(l.left.Load()); stuck < 5*maxStuck {
+	if stuck := int(l.stuck.Load()); stuck < 5*maxStuck {
 		l.more = max(l.more, stuck+1-maxStuck)
 	}
 }
@@ -241,7 +241,7 @@ func (l *limit) probe() {
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.left.Add(1) > maxStuck || late {
+	if l.stuck.Add(1) > maxStuck || late {
 		l.more = 0
 	}
 }

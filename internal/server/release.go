@@ -76,7 +76,7 @@ func (c *Claim) StandInTheWay() {
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
-// claim of the key waits for the release if this lock excludes others; and that of a reader if this one may have a place in the
+// claim of the key waits for the release if this lock excludes others. So does a reader if this one may have a place in the
 // queue: a server that calls it takes the mark away, under which the next claim may wait by then. With aside no claim waits.
 func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if c.state >= released {

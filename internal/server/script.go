@@ -25,8 +25,8 @@ type request struct {
 	unconfirmed bool        // it waits for replicas
 }
 
-// scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first round
-// trip could not settle goes alone, to where it has to.
+// scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first exchange
+// could not settle goes alone, to where it has to.
 func (op *operation) scripts() error {
 	op.todo = op.todo[:0]
 	for i := range op.requests {
@@ -34,7 +34,7 @@ func (op *operation) scripts() error {
 			op.todo = append(op.todo, r)
 		}
 	}
-	if err := op.round(false); err != nil {
+	if err := op.exchange(false); err != nil {
 		return err
 	}
 	for i := range op.requests {
@@ -53,7 +53,7 @@ func (op *operation) scripts() error {
 		}
 		if err == nil {
 			op.todo = append(op.todo[:0], r)
-			err = op.round(true)
+			err = op.exchange(true)
 		}
 		if err != nil {
 			op.tell(r, Reply{Err: err})
@@ -66,10 +66,10 @@ func (op *operation) scripts() error {
 // nodes hear of it one by one, and a pool may go back to what one says that has not.
 const maxMoves = 3
 
-// round runs the scripts that are to do, and has the replicas confirm them. A script that the server refused as late, because
+// exchange runs the scripts that are to do, and has the replicas confirm them. One that the server refused as late, because
 // our estimate of its clock was wrong, is sent once more. What a replica refuses, TIME included, is sent to the primary. In a
 // cluster a script that goes alone is sent to where its key has moved.
-func (op *operation) round(alone bool) (err error) {
+func (op *operation) exchange(alone bool) (err error) {
 	if op.requests[0].claim.Replicas.N > 0 { // all want the same
 		defer func() { op.confirm(err) }()
 	}
@@ -205,7 +205,7 @@ func (op *operation) take(r *request, raw any, n int, moved bool) {
 	}
 }
 
-// confirm waits until the replicas have what this connection wrote, unless err has ended the round before.
+// confirm waits until the replicas have what this connection wrote, unless err has ended the exchange before.
 func (op *operation) confirm(err error) {
 	asked := err != nil
 	for i := range op.requests {

@@ -170,20 +170,20 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	s.expect()
 	s.mu.Unlock()
-	left := true
-	for c := s.inTheWay(next); left && c != nil; c = s.inTheWay(next) {
+	free := true
+	for c := s.inTheWay(next); free && c != nil; c = s.inTheWay(next) {
 		s.runner(c).expedite(c)
 		c.mu.Lock()
-		left = c.await(leaves(ctx), due, func() bool { return c.state >= away })
+		free = c.await(leaves(ctx), due, func() bool { return c.state >= away })
 		c.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending--
-	if left && s.pending == 0 { // else it goes on owing
+	if free && s.pending == 0 { // else it goes on owing
 		s.owes = time.Time{}
 	}
-	return left
+	return free
 }
 
 // inTheWay returns a released claim of another token that is in the way of next, or nil.
