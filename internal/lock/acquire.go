@@ -30,10 +30,7 @@ type acquisition struct {
 	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
 	turn    bool          // we have it
 	wait    time.Duration // until the try after this one, if others are to see that we wait
-	grant   *Grant        // of the next try; nil: a new one
-	group   []*Grant      // for others of this line
-	ticket  *ticket       // our place in the server's queue; nil without one
-	arrived int64         // the server's clock in µs at the try before the ticket; 0: there was none, or it had no answer
+	bid                   // with the turn, that of the line
 	granted bool
 	result  *quorum.Failure
 }
@@ -73,26 +70,23 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	return r
 }
 
-// finish leaves what the acquisition does not need any more: its ticket, the votes of a lock that it did not get, and the
-// turn, unless the grant keeps it.
+// finish passes the turn on, with the bid, unless the grant keeps it.
 func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
-	goesOn := !a.granted && a.key.fifo.Waiting() > 0 // another goroutine of this line goes on
-	if a.turn && !goesOn {
+	if a.turn && (a.granted || a.key.fifo.Waiting() == 0) { // else another goroutine of this line goes on
 		a.key.forget()
 	}
-	if a.ticket != nil {
-		a.ticket.waiter.Leave()
-		if goesOn {
-			a.key.leave().arrived = a.ticket.arrived
+	if a.granted {
+		a.grant, a.group = nil, nil // these go on
+	} else {
+		defer a.key.unref()                                                     // else the grant has the reference
+		if a.turn && !a.Once && a.grant != nil && a.key.left.bid.grant == nil { // pass gives it back if no goroutine waits
+			a.key.leave().bid, a.bid = a.bid, bid{}
 		}
 	}
-	if !a.granted {
-		a.drop(goesOn)
-		defer a.key.unref() // else the grant has the reference
-	}
+	a.bid.drop()
 	if a.turn && (!a.granted || a.Terms.Kind.Shared) {
 		a.key.pass()
 	}
@@ -131,15 +125,8 @@ func (a *acquisition) line(ctx context.Context) state {
 	if a.stopped(ctx) {
 		return failed
 	}
-	switch {
-	case !a.turn:
-	case a.Terms.Kind.Shows:
-		if g := a.key.takeSpare(a.Terms); g != nil {
-			a.grant = g
-			return a.won(0)
-		}
-	case a.key.left.mark != nil: // that of a writer, whose line is that of a Mutex of the same key
-		a.key.giveBack()
+	if a.turn && a.inherit() {
+		return a.won(0)
 	}
 	return trying
 }
@@ -193,13 +180,16 @@ func (a *acquisition) usedUp() bool {
 func (a *acquisition) try(ctx context.Context) state {
 	first := a.tries == 0
 	if first && !a.Once && !a.fresh { // another waiter of this process may have tried just now
-		if _, ok := a.sleep(ctx, min(a.key.left.pause-server.Monotonic(), a.pause(1)), nil); !ok {
-			return failed
+		if s := a.await(ctx, min(a.key.left.pause-server.Monotonic(), a.pause(1))); s != trying {
+			return s
 		}
+	}
+	if a.yields(ctx) {
+		return failed
 	}
 	a.tries++
 	t := server.Try{Start: time.Now()}
-	a.prepare(ctx, &t)
+	group := a.prepare(&t)
 	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
 	// cost the most, and seldom find anything.
 	if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
@@ -209,34 +199,31 @@ func (a *acquisition) try(ctx context.Context) state {
 		a.key.last.Store(a.grant.votes.Spec())
 		a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 	}
-	if f := a.grant.votes.Acquire(ctx, t, nil, votes(a.group)); f != nil {
+	if f := a.grant.votes.Acquire(ctx, t, nil, votes(group)); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)
 }
 
-// prepare makes the grants of the next try, for this call and for readers behind it in line, and fills in t.
-func (a *acquisition) prepare(ctx context.Context, t *server.Try) {
+// prepare makes the grants of the next try, for this call and for the group behind it in line, and fills in t.
+func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
+	if a.grant == nil {
+		a.replace()
+	}
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
 	}
-	if a.grant == nil {
-		a.grant = a.key.newGrant(&a.Call)
-	}
-	// The readers of this process enter together: one that came alone might have to wait for a writer. A try that is cut short
-	// costs a release for each of its tokens, so a call whose time is nearly over has no group.
-	behind := min(a.key.fifo.Waiting(), atOnce-1)
-	end, ends := ctx.Deadline()
-	brief := ends && time.Until(end) < a.engine.servers[0].RTT()+time.Millisecond+time.Duration(behind)*10*time.Microsecond
-	for a.grouped() && !brief && len(a.group) < behind {
-		a.group = append(a.group, a.key.newGrant(&a.Call))
+	for n := a.behind(); len(group) < n; group = a.group[:len(group)+1] {
+		if len(a.group) == len(group) {
+			a.group = append(a.group, a.key.newGrant(&a.Call))
+		}
 	}
 	if a.Once {
-		return
+		return group
 	}
 	t.Plain = a.tries == 1 && a.fresh && a.MaxTries != 1
 	if a.ticket != nil {
-		a.ticket.present(t)
+		a.ticket.present(t, a.arrived)
 	}
 	switch {
 	case !a.Terms.Kind.Shows, a.MaxTries == 1:
@@ -247,19 +234,41 @@ func (a *acquisition) prepare(ctx context.Context, t *server.Try) {
 		a.wait = a.pause(a.tries)
 		t.Shows = max(a.wait, a.pause(1)) + a.Terms.Timeout
 	}
+	return group
 }
 
-// grouped reports whether those in line enter with the one that has the turn. With lease reuse they share its grant instead.
-func (a *acquisition) grouped() bool {
-	return a.turn && a.Terms.Kind == server.Reader && a.Terms.Reuse == 0
+// behind returns how many in line enter with the one that has the turn: readers, because one that came alone might have to
+// wait for a writer. With lease reuse they share its grant instead.
+func (a *acquisition) behind() int {
+	if !a.turn || a.Terms.Kind != server.Reader || a.Terms.Reuse > 0 {
+		return 0
+	}
+	return min(a.key.fifo.Waiting(), atOnce-1)
+}
+
+// yields passes the turn on and waits for the end of ctx, where a try would most likely be cut short, and others wait who may
+// have more time. If each of them tried, none would ever have an answer: a try that is cut costs the next one a connection.
+func (a *acquisition) yields(ctx context.Context) bool {
+	end, ends := ctx.Deadline()
+	if !ends || !a.turn || a.Once || a.key.fifo.Waiting() == 0 ||
+		time.Until(end) > 2*a.engine.servers[0].RTT()+time.Millisecond+time.Duration(a.behind())*10*time.Microsecond {
+		return false
+	}
+	a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.inTheWay(time.Since(a.began) / 2)}
+	a.finish()
+	a.key = nil
+	select {
+	case <-ctx.Done():
+	case <-a.engine.closing.Done():
+		a.result = &quorum.Failure{Kind: quorum.Closed}
+	case <-time.After(time.Until(end) + time.Second): // as in Over
+		a.result = a.result.Before
+	}
+	return true
 }
 
 // won makes a grant of what the servers gave. Its callers have just seen that ctx has not ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
-	if a.Terms.Kind == server.Writer && a.key.left.mark != nil { // it goes with the lock
-		a.grant.votes.Each((*server.Claim).Waited)
-		a.key.left.mark = nil
-	}
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}

@@ -170,7 +170,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 	}
 	g.mu.Unlock()
 	if !last { // another hold has come since the grant was to be released
-		h.finish(keepalive.Unlocked, g.terms().Timeout)
+		h.finish(cmp.Or(g.lease.Reason(), keepalive.Unlocked), g.terms().Timeout)
 		return h.Reason(), nil
 	}
 	defer func() {

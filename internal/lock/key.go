@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -52,10 +51,9 @@ type Key struct {
 
 // What is left for the next in line by a call that waited.
 type left struct {
-	pause   time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
-	arrived int64         // when one came to the queue that has given up: the next in line has its place; 0: none has
-	spares  []*Grant      // what a try has won for those behind its call in line
-	mark    *Grant        // releasing it removes this process's mark that it waits; nil: there is none
+	pause  time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
+	spares []*Grant      // what a try has won for those behind its call in line
+	bid    bid           // of a call that has given up
 }
 
 var nothing = new(left)
@@ -160,34 +158,15 @@ func (k *Key) pass() {
 func (k *Key) forget() {
 	k.refused.Store(k.refused.Load() && k.fifo.Waiting() > 0)
 	if k.left != nothing {
-		k.left.pause, k.left.arrived = 0, 0
+		k.left.pause = 0
 	}
 	k.answered(nil)
 }
 
-// takeSpare returns a spare for a call with these terms, or nil. The caller has the turn.
-func (k *Key) takeSpare(t *server.Terms) *Grant {
-	for i, g := range k.left.spares {
-		if *g.terms() == *t && quorum.Left(g.votes.Until(), time.Now()) > quorum.Validity(t.TTL)/2 {
-			k.left.spares = slices.Delete(k.left.spares, i, i+1)
-			return g
-		}
-	}
-	return nil
-}
-
-// dropSpares releases the spares that no goroutine has taken. The caller has the turn.
-func (k *Key) dropSpares() {
-	if len(k.left.spares) > 0 { // else nothing is allocated
-		quorum.Drop(votes(k.left.spares)...)
-		k.left.spares = nil
-	}
-}
-
-// giveBack releases all that is left. The caller has the turn.
+// giveBack releases all that is left, together: after Close each release may last a node timeout. The caller has the turn.
 func (k *Key) giveBack() {
-	if k.left.mark != nil {
-		k.left.spares, k.left.mark = append(k.left.spares, k.left.mark), nil
+	if l := k.left; l != nothing {
+		l.bid.group, l.spares = append(l.bid.group, l.spares...), nil
+		l.bid.drop()
 	}
-	k.dropSpares()
 }

@@ -13,15 +13,13 @@ import (
 //
 //	new ─ shown in a try → queued ─ message → redeemed, by the message alone or by a try
 //	 │ └ its last try had no answer, or its hand-off lapsed → replaced by another
-//	 └ any → left, when the acquisition ends and its votes are released
+//	 └ any → left, when the lock is won, or the bid dropped
 //
 // Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
 // message that is late is for no waiter.
 type ticket struct {
 	hub    *wakeup.Hub
 	waiter *wakeup.Waiter
-
-	arrived int64 // the server's clock in µs when it came to the queue, or has the place of one that did; 0: not yet
 
 	shown     bool      // the last try had the ticket with it
 	queued    bool      // the server has said that it is queued
@@ -44,37 +42,31 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 
-// newTicket begins to wait in the queue, with a grant in the place of that of the tries before.
+// newTicket begins to wait in the queue.
 func (a *acquisition) newTicket() {
-	a.drop(true)
-	a.grant = a.key.newGrant(&a.Call)
 	l, hub := a.grant.votes.Spec(), a.engine.hub()
 	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key), every: minLook}
-	a.ticket.arrive(a.key.left.arrived)
-	a.key.leave().arrived = 0
 }
 
 // renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.
 func (a *acquisition) renewTicket(f *quorum.Failure) {
-	old := a.ticket
-	old.waiter.Leave()
-	a.newTicket()
-	if f.Kind != quorum.Lapsed || old.drops != old.hub.Drops() { // it could not hear that it was called
-		a.ticket.arrived = old.arrived
+	if f.Kind == quorum.Lapsed && a.ticket.drops == a.ticket.hub.Drops() { // it could hear that it was called
+		a.arrived = 0
 	}
+	a.replace()
+	a.newTicket()
 }
 
-// present puts the ticket into a try. A waiter that does not listen can't be woken, so it is not queued then.
-func (x *ticket) present(t *server.Try) {
+// present puts the ticket of a waiter that came then into a try. One that does not listen can't be woken, and is not queued.
+func (x *ticket) present(t *server.Try, arrived int64) {
 	x.shown = x.hub.Listening()
 	t.Polls = !x.shown
 	if x.shown {
-		t.Queues, t.Arrived, t.Rejoins, x.presented = true, x.arrived, !x.queued, x.hub.Drops()
+		t.Queues, t.Arrived, t.Rejoins, x.presented = true, arrived, !x.queued, x.hub.Drops()
 	}
 }
 
 func (x *ticket) contended(f *quorum.Failure) {
-	x.arrive(f.Now)
 	if x.shown {
 		x.queued, x.looked, x.drops = true, f.Sent, x.presented
 		// All waiters together look some hundred times a second.
@@ -83,8 +75,8 @@ func (x *ticket) contended(f *quorum.Failure) {
 }
 
 // arrive notes when the waiter came, on the server's clock. If that was set back, it is as if it came now.
-func (x *ticket) arrive(now int64) {
-	if now != 0 && (x.arrived == 0 || now < x.arrived) {
-		x.arrived = now
+func (b *bid) arrive(now int64) {
+	if now != 0 && (b.arrived == 0 || now < b.arrived) {
+		b.arrived = now
 	}
 }

@@ -54,14 +54,14 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if !stopped && a.turn {
 		a.key.answered(f) // else the try was cut short, which says nothing to other callers
 	}
+	a.arrive(f.Now)
 	switch {
-	case stopped: // and finish drops the try
+	case stopped: // and the next call goes on with the try
 		a.result.Before = cmp.Or(a.result.Before, f)
 		f = a.result
 	case a.ticket == nil:
-		a.arrived = f.Now
-		if a.grant.votes.Spent() {
-			a.drop(true)
+		if a.grant.votes.Spent() && !a.Once {
+			a.replace()
 		}
 	case f.Kind == quorum.Contended:
 		a.ticket.contended(f)
@@ -84,45 +84,18 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// drop releases what a try has that did not get the lock. If goesOn, this call or another of its line waits on, and the mark
-// that it waits stays. Else what is left for the line goes in the same release: after Close each may last a node timeout.
-func (a *acquisition) drop(goesOn bool) {
-	if a.grant == nil {
-		return
-	}
-	tries := append(a.group, a.grant)
-	a.grant, a.group = nil, nil
-	if a.turn && !goesOn {
-		a.key.leave().spares = append(a.key.left.spares, tries...)
-		a.key.giveBack()
-		return
-	}
-	for _, g := range tries {
-		g.votes.Each((*server.Claim).KeepMark)
-	}
-	quorum.Drop(votes(tries)...)
-	if a.Terms.Kind.Shows && !a.Once {
-		a.key.leave().mark = a.key.newGrant(&a.Call)
-		a.key.left.mark.votes.Each((*server.Claim).Waited)
-	}
-}
-
 // sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. Nothing else blocks while
 // the caller has the turn, but for a try and the pause before the first.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
-	a.key.dropSpares() // of other terms than ours: those who could take them stand behind us, and we may wait for a writer
+	a.key.giveBack() // spares of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
 	if !a.Terms.Kind.Shows {
 		a.wait = a.pause(a.tries)
 	}
-	a.key.leave().pause = server.Monotonic() + a.wait
-	if _, ok := a.sleep(ctx, a.wait, nil); !ok {
-		return failed
-	}
-	return trying
+	return a.await(ctx, a.wait)
 }
 
 // pause is the wait after so many tries. A waiter that others are to see looks once in maxLook at least.
@@ -134,10 +107,15 @@ func (a *acquisition) pause(tries int) time.Duration {
 	return d
 }
 
-// sleep waits until d has passed, or a message of wake has come, which is nil if none can. It reports whether it is so; else
-// the acquisition has failed.
-func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wakeup.Wake) (w wakeup.Wake, ok bool) {
+// sleep waits until d has passed, or a message for the ticket has come. It reports whether it is so; else the acquisition
+// has failed. The next call of this line does not try before, unless the message is for it then.
+func (a *acquisition) sleep(ctx context.Context, d time.Duration) (w wakeup.Wake, ok bool) {
 	if d > 0 {
+		var wake <-chan wakeup.Wake
+		if a.ticket != nil {
+			wake = a.ticket.waiter.Wake()
+		}
+		a.key.leave().pause = server.Monotonic() + d
 		a.engine.Waiting.Add(1)
 		defer a.engine.Waiting.Add(-1)
 		timer := time.NewTimer(d)
@@ -146,6 +124,7 @@ func (a *acquisition) sleep(ctx context.Context, d time.Duration, wake <-chan wa
 		case <-timer.C:
 			return w, true
 		case w = <-wake:
+			a.key.left.pause = 0
 		case <-ctx.Done():
 		case <-a.engine.closing.Done():
 		}
@@ -158,17 +137,19 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
 		a.newTicket()
-		a.ticket.arrive(a.arrived)
-		if hub.Starting() {
-			if _, ok := a.sleep(ctx, min(a.Terms.Timeout, maxLook), a.ticket.waiter.Wake()); !ok {
-				return failed
-			}
+		if hub.Starting() && a.await(ctx, min(a.Terms.Timeout, maxLook)) == failed {
+			return failed
 		}
 		if hub.Listening() && a.MaxTries == 0 {
 			return trying // now that we can be woken
 		}
 	}
-	switch wake, ok := a.sleep(ctx, a.untilLook(), a.ticket.waiter.Wake()); {
+	return a.await(ctx, a.untilLook())
+}
+
+// await sleeps before a try, unless the lock is handed to us without one.
+func (a *acquisition) await(ctx context.Context, d time.Duration) state {
+	switch wake, ok := a.sleep(ctx, d); {
 	case !ok:
 		return failed
 	case wake.Granted:
@@ -199,7 +180,7 @@ func (a *acquisition) accept(fence int64) state {
 	x, handOff := a.ticket, a.grant.votes.Spec().HandOff
 	until := x.looked.Add(quorum.Validity(handOff))
 	if !x.queued || a.Terms.Replicas.N > 0 || quorum.Left(until, time.Now()) < min(a.Terms.Timeout+keepalive.Patience, a.Terms.TTL/2) ||
-		a.grouped() && a.key.fifo.Waiting() > 0 {
+		a.behind() > 0 {
 		return trying
 	}
 	a.tries++ // that was not the first

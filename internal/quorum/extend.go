@@ -84,7 +84,7 @@ func (r *round) regain(i int, batch []*Extension, leases []int) {
 	if len(leases) == 0 {
 		return
 	}
-	<-r.over
+	<-r.ctx.Over
 	for _, k := range leases {
 		v, c := batch[k].Votes, batch[k].claim(i)
 		if !r.tallies[k].won() || c.Unknown() {

@@ -23,7 +23,7 @@ func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 	if reply.Verdict == server.Done {
 		return
 	}
-	<-r.over
+	<-r.ctx.Over
 	if !r.tallies[0].won() {
 		return
 	}

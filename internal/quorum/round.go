@@ -23,7 +23,6 @@ type round struct {
 	ask   func(i int)    // asks server i, and reports
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
 	votes chan vote      // what is reported
-	over  chan struct{}  // closed when the caller has left
 	rival server.Verdict // see tally.split
 
 	// These belong to the caller.
@@ -40,8 +39,9 @@ type vote struct {
 // newRound returns a round about n locks, in which each operation takes no longer than bound from start on.
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
 	r := &round{
-		home: q, ctx: &server.Round{Context: context.WithoutCancel(ctx), Dropped: make(chan struct{})}, began: start, bound: bound,
-		votes: make(chan vote, len(q.servers)), over: make(chan struct{}), tallies: make([]tally, n), rival: server.Held,
+		home: q, began: start, bound: bound,
+		ctx:   &server.Round{Context: context.WithoutCancel(ctx), Over: make(chan struct{}), Dropped: make(chan struct{})},
+		votes: make(chan vote, len(q.servers)), tallies: make([]tally, n), rival: server.Held,
 	}
 	for k := range r.tallies {
 		r.tallies[k] = *newTally(len(q.servers))
@@ -52,7 +52,7 @@ func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound tim
 func (r *round) report(i, lock int, reply server.Reply) {
 	select {
 	case r.votes <- vote{i, lock, reply}:
-	case <-r.over:
+	case <-r.ctx.Over:
 	}
 }
 
@@ -66,7 +66,7 @@ func (r *round) dispatch(i int) {
 // run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
 // time. A server that times out says so itself, in better words: the timer is the last resort.
 func (r *round) run(ctx context.Context) {
-	defer close(r.over) // also when a function of the caller's panics
+	defer close(r.ctx.Over) // also when a function of the caller's panics
 	limit := time.Until(r.began.Add(r.bound)) + r.bound/8
 	now, wait := time.Now(), limit
 	for i, s := range r.home.servers {

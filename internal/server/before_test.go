@@ -133,7 +133,6 @@ func TestATryWaitsForTheReleaseOfATicketUnderWhoseMarkItWaits(t *testing.T) {
 		first := q.claim(s)
 		require.Equal(t, server.Held, first.Try(t.Context(), try).Verdict)
 		come, let := hang(b)
-		first.KeepMark()
 		first.Drop()
 		<-come
 		next := *q

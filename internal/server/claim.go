@@ -32,7 +32,6 @@ type Claim struct {
 	releasing bool          // a release is under way, or the runner will send one
 	there     bool          // the server may have something of the token
 	waits     bool          // it may have a place in the queue, or a mark that it waits
-	shown     bool          // the release leaves the mark: other goroutines wait under it
 	takes     bool          // a try could take a lock that is free; a swap only replaces another token
 	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
 	silent    bool          // a try had no answer, and no later one has had one
@@ -81,9 +80,6 @@ func (c *Claim) Unknown() bool {
 	return c.takes && (c.tries > 0 || c.silent && Monotonic() < c.open)
 }
 
-// Waited has the release take back what shows that this process waits: a mark may be there from the tries before.
-func (c *Claim) Waited() { c.mayHave(true, 0) }
-
 // mayHave notes that the token may have something on the server, or may get it within that time.
 func (c *Claim) mayHave(waits bool, within time.Duration) {
 	c.mu.Lock()
@@ -91,13 +87,6 @@ func (c *Claim) mayHave(waits bool, within time.Duration) {
 	now := Monotonic()
 	c.there, c.waits = true, waits
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
-}
-
-// KeepMark has the release leave the mark that this process waits.
-func (c *Claim) KeepMark() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shown = true
 }
 
 // Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried. We

@@ -152,7 +152,8 @@ type limit struct {
 // connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
 type Round struct {
 	context.Context
-	Dropped chan struct{} // closed when the caller drops what it asked for
+	Over    chan struct{} // closed when the caller waits no more: what waits for its turn at a server does not begin
+	Dropped chan struct{} // closed when the caller drops what it asked for: nor does what waits for a release
 }
 
 // leaves returns what is closed when the caller of an operation waits no more.
@@ -191,13 +192,17 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	case end.IsZero():
 		return errTimeout
 	}
+	over := ctx.Done()
+	if r, ok := ctx.(*Round); ok {
+		over = r.Over
+	}
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
 	l.mu.Unlock()
 	select {
 	case <-turn:
 	case <-time.After(time.Until(end)):
-	case <-leaves(ctx):
+	case <-over:
 	}
 	l.mu.Lock()
 	select {

@@ -174,7 +174,7 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	}
 	if c.waits {
 		member = c.member()
-		if !c.shown && c.state < away { // in the first release only: later the mark may be that of the next waiter
+		if c.state < away { // in the first release only: later the mark may be that of the next waiter
 			mark = c.mark()
 		}
 	}

@@ -122,6 +122,7 @@ func (op *operation) learnClocks() error {
 	if op.state.Load() == abandoned { // it may be the server before
 		return errTimeout
 	}
+	op.server.rtt.CompareAndSwap(0, int64(op.received.Sub(op.sent)))
 	for _, c := range unknown {
 		c.learn(v[0]*1e6+v[1], op.sent, op.received)
 	}
