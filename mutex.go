@@ -82,8 +82,8 @@ func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Back
 // its key has expired, at the latest.
 //
 // If ctx has already ended, the release is sent all the same, and has one node timeout. If ctx ends during the
-// release, the wait ends, and the release goes on in the background. After [Client.Close] there is no background: the
-// release then has one node timeout, whatever ctx says.
+// release, the wait ends, and the release goes on in the background; but a Trace.Lost under way is waited for, a node
+// timeout at most. After [Client.Close] there is no background: the release has one node timeout, whatever ctx says.
 //
 // The error matches
 //   - [ErrUnlocked] when m was not locked;

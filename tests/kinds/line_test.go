@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,89 @@ func TestACallWhoseTimeIsNearlyOverPassesTheTurnOn(t *testing.T) {
 		defer mu.Unlock()
 		assert.Equal(t, 49, tokens[true]-tokens[false])
 	})
+}
+
+// Else the first in line would use its time up while it waits, have its try cut short, and leave the next no more.
+func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error){
+		"mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
+		"semaphore": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+			return c.Semaphore("k", 2).Acquire
+		},
+		"reader": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+			return c.RWMutex("k").RAcquire
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, pool := redistest.Virtual(t)
+				require.NoError(t, server.Set("k", "foreign"))
+				far := redistest.NewBetween(pool)
+				far.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+					time.Sleep(100 * time.Millisecond)
+					return run()
+				})
+				call := acquire(newClient(t, far, redimutex.WithTTL(time.Minute)))
+				var late atomic.Int64 // how many have got it, long after it became free
+				var all sync.WaitGroup
+				began := time.Now()
+				for i := range 100 {
+					all.Go(func() {
+						for time.Sleep(time.Duration(i) * 4 * time.Millisecond); time.Since(began) < 8*time.Second; {
+							ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+							if lease, err := call(ctx); err == nil {
+								if time.Since(began) > 5*time.Second {
+									late.Add(1)
+								}
+								assert.NoError(t, lease.Release(t.Context()))
+							}
+							cancel()
+						}
+					})
+				}
+				time.Sleep(3 * time.Second)
+				server.Del("k")
+				all.Wait()
+				assert.Greater(t, late.Load(), int64(5))
+			})
+		})
+	}
+}
+
+// One token for each that stands in line goes with a try.
+func TestReadersThatAreCancelledOneAfterTheOtherCostFewCommands(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
+		synctest.Test(t, func(t *testing.T) {
+			server, pool := redistest.Virtual(t)
+			require.NoError(t, server.Set("k", "foreign"))
+			var scripts atomic.Int64
+			near := redistest.NewBetween(pool)
+			near.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+				time.Sleep(time.Millisecond)
+				if strings.HasPrefix(command, "EVAL") {
+					scripts.Add(1)
+				}
+				return run()
+			})
+			m := newClient(t, near, opts...).RWMutex("k")
+			var all sync.WaitGroup
+			began := time.Now()
+			for i := range 200 {
+				all.Go(func() {
+					for time.Sleep(time.Duration(i) * time.Millisecond); time.Since(began) < 5*time.Second; {
+						ctx, cancel := context.WithCancel(t.Context())
+						time.AfterFunc(time.Duration(200+i)*time.Millisecond, cancel)
+						assert.ErrorIs(t, m.RLockContext(ctx, 0), context.Canceled)
+					}
+				})
+			}
+			all.Wait()
+			assert.Less(t, scripts.Load(), int64(1000))
+		})
+	}
 }
 
 func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {

@@ -344,3 +344,37 @@ func TestEachHoldOfAReusedLeaseBeginsWithHalfOfTheValidity(t *testing.T) {
 		assert.NotEqual(t, first.Token(), m.Lease().Token())
 	})
 }
+
+// While the loss is told to one of them, another is released.
+func TestReadersThatShareALeaseAllHearOfItsLoss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
+		var leases []*redimutex.Lease
+		for range 3 {
+			l, err := client.RWMutex("k").RAcquire(t.Context())
+			require.NoError(t, err)
+			leases = append(leases, l)
+		}
+		var once sync.Once
+		client.Observe(&redimutex.Trace{Lost: func(e redimutex.Event) {
+			once.Do(func() {
+				var others sync.WaitGroup
+				for _, l := range leases {
+					if l != e.Lease {
+						others.Go(func() { assert.ErrorIs(t, l.Release(t.Context()), redimutex.ErrLost) })
+					}
+				}
+				others.Wait()
+			})
+		}})
+		server.FlushAll()
+		<-leases[0].Done()
+		synctest.Wait()
+		for _, l := range leases {
+			assert.ErrorIs(t, l.Err(), redimutex.ErrLost)
+		}
+		assert.EqualValues(t, 3, client.Stats().LostDeleted)
+	})
+}
