@@ -176,6 +176,29 @@ func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	}
 }
 
+// detached is a context of an old program, which keeps the deadline of another and never ends.
+type detached struct{ context.Context }
+
+func (detached) Done() <-chan struct{} { return nil }
+func (detached) Err() error            { return nil }
+
+func TestACallThatPassesTheTurnOnReturnsAlsoWhereItsContextNeverEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		m := newClient(t, pool).Mutex("k")
+		ctx, cancel := context.WithTimeout(t.Context(), 50500*time.Microsecond)
+		defer cancel()
+		passed := make(chan error, 1)
+		go func() { passed <- m.LockContext(detached{ctx}, 0) }()
+		synctest.Wait()
+		assert.Error(t, m.LockContext(t.Context(), 3*time.Second))
+		require.Len(t, passed, 1)
+		assert.ErrorIs(t, <-passed, redimutex.ErrLocked)
+	})
+}
+
 // One token for each that stands in line goes with a try.
 func TestReadersThatAreCancelledOneAfterTheOtherCostFewCommands(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,7 @@ func TestLocksLeaveFewGoroutinesAtAServerThatIsSlow(t *testing.T) {
 	for i := range 8 {
 		callers.Go(func() {
 			for k := range 1200 {
-				lease, err := client.Mutex(strconv.Itoa(1000*i+k)).Acquire(t.Context())
+				lease, err := client.Mutex(strconv.Itoa(1000*i + k)).Acquire(t.Context())
 				if !assert.NoError(t, err) {
 					return
 				}
