@@ -179,30 +179,51 @@ func (a *acquisition) usedUp() bool {
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
 	first := a.tries == 0
-	if first && !a.Once && !a.fresh { // another waiter of this process may have tried just now
-		if s := a.await(ctx, min(a.key.left.pause-server.Monotonic(), a.pause(1))); s != trying {
+	if first && !a.Once && !a.fresh && a.answer == nil { // another waiter of this process may have tried just now
+		if s := a.await(ctx, min(a.key.left.pause-server.Monotonic(), a.untilLook())); s != trying {
 			return s
 		}
 	}
-	if a.yields(ctx) {
-		return failed
-	}
 	a.tries++
-	t := server.Try{Start: time.Now()}
-	group := a.prepare(&t)
-	// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
-	// cost the most, and seldom find anything.
-	if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
-		a.engine.makeWay(l, a.key)
-	}
-	if a.turn {
-		a.key.last.Store(a.grant.votes.Spec())
-		a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
-	}
-	if f := a.grant.votes.Acquire(ctx, t, nil, votes(group)); f != nil {
+	if f := a.ask(ctx, first); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)
+}
+
+// ask returns the answer to a try: one that the call before has left, or its own. While others wait, a try does not end with
+// its call. If each were cut short, because its call has used its time up in line, none would ever have an answer.
+func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
+	if a.answer == nil {
+		t := server.Try{Start: time.Now()}
+		with := votes(a.prepare(&t))
+		// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
+		// cost the most, and seldom find anything.
+		if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
+			a.engine.makeWay(l, a.key)
+		}
+		if a.turn {
+			a.key.last.Store(a.grant.votes.Spec())
+			a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
+		}
+		if a.Once || !a.turn || ctx.Done() == nil || a.key.fifo.Waiting() == 0 {
+			return a.grant.votes.Acquire(ctx, t, nil, with)
+		}
+		of, answer := &a.grant.votes, make(chan *quorum.Failure, 1)
+		a.answer = answer
+		a.engine.quorum.Go(func() { answer <- of.Acquire(context.WithoutCancel(ctx), t, nil, with) })
+	}
+	select {
+	case f := <-a.answer:
+		if f != nil || ctx.Err() == nil {
+			a.answer = nil
+			return f
+		}
+		a.answer <- nil // cancellation wins ties, and the next call has the lock
+	case <-ctx.Done():
+	case <-a.engine.closing.Done():
+	}
+	return &quorum.Failure{Kind: quorum.Ended}
 }
 
 // prepare makes the grants of the next try, for this call and for the group behind it in line, and fills in t.
@@ -244,27 +265,6 @@ func (a *acquisition) behind() int {
 		return 0
 	}
 	return min(a.key.fifo.Waiting(), atOnce-1)
-}
-
-// yields passes the turn on and waits for the end of ctx, where a try would most likely be cut short, and others wait who may
-// have more time. If each of them tried, none would ever have an answer: a try that is cut costs the next one a connection.
-func (a *acquisition) yields(ctx context.Context) bool {
-	end, ends := ctx.Deadline()
-	if !ends || !a.turn || a.Once || a.key.fifo.Waiting() == 0 ||
-		time.Until(end) > 2*a.engine.servers[0].RTT()+time.Millisecond+time.Duration(a.behind())*10*time.Microsecond {
-		return false
-	}
-	a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.inTheWay(time.Since(a.began) / 2)}
-	a.finish()
-	a.key = nil
-	select {
-	case <-ctx.Done():
-	case <-a.engine.closing.Done():
-		a.result = &quorum.Failure{Kind: quorum.Closed}
-	case <-time.After(time.Until(end) + time.Second): // as in Over
-		a.result = a.result.Before
-	}
-	return true
 }
 
 // won makes a grant of what the servers gave. Its callers have just seen that ctx has not ended: cancellation wins ties.

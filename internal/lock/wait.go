@@ -56,17 +56,17 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	}
 	a.arrive(f.Now)
 	switch {
-	case stopped: // and the next call goes on with the try
+	case a.answer != nil: // it goes to the next call
+	case f.Kind == quorum.Contended && a.ticket != nil:
+		a.ticket.contended(f)
+	case stopped && f.Kind != quorum.Contended, a.ticket == nil && !a.Once && a.grant.votes.Spent():
+		a.replace() // the next call must not go on with what may be won without its knowledge
+	case a.ticket != nil && (f.Kind == quorum.Lapsed || a.ticket.shown):
+		a.renewTicket(f)
+	}
+	if stopped {
 		a.result.Before = cmp.Or(a.result.Before, f)
 		f = a.result
-	case a.ticket == nil:
-		if a.grant.votes.Spent() && !a.Once {
-			a.replace()
-		}
-	case f.Kind == quorum.Contended:
-		a.ticket.contended(f)
-	case f.Kind == quorum.Lapsed, a.ticket.shown:
-		a.renewTicket(f)
 	}
 	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
@@ -162,7 +162,7 @@ func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 // pause, a second at most: while it is not in the queue, the waiter loses its turn.
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
-	if f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
+	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
 		return a.pause(1)
 	}
 	wait := a.ticket.every

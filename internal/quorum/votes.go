@@ -162,7 +162,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 			v.ReleaseLater(time.Time{})
 		}
 	}
-	if t.Olds != nil && votes.won() { // those skipped are asked too, if that can begin at once: no extension regains a Handover
+	if t.Olds != nil && votes.won() { // those that were skipped are asked after all: no extension regains the vote of a Handover
 		for _, i := range r.skipped {
 			r.dispatch(i)
 		}

@@ -152,8 +152,8 @@ type limit struct {
 // connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
 type Round struct {
 	context.Context
-	Over    chan struct{} // closed when the caller waits no more: what waits for its turn at a server does not begin
-	Dropped chan struct{} // closed when the caller drops what it asked for: nor does what waits for a release
+	Over    chan struct{} // closed when the caller waits no more: where many wait for their turn at a server, that does not begin
+	Dropped chan struct{} // closed when the caller drops what it asked for: nothing begins
 }
 
 // leaves returns what is closed when the caller of an operation waits no more.
@@ -192,9 +192,9 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	case end.IsZero():
 		return errTimeout
 	}
-	over := ctx.Done()
-	if r, ok := ctx.(*Round); ok {
-		over = r.Over
+	leave := leaves(ctx)
+	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 8*maxStuck { // else it is a vote all the same
+		leave = r.Over
 	}
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
@@ -202,7 +202,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	select {
 	case <-turn:
 	case <-time.After(time.Until(end)):
-	case <-over:
+	case <-leave:
 	}
 	l.mu.Lock()
 	select {

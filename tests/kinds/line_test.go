@@ -97,36 +97,6 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 	})
 }
 
-// Where many give up one after the other, each would have its try cut short, and none would ever have an answer.
-func TestACallWhoseTimeIsNearlyOverPassesTheTurnOn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		embedded, pool := redistest.Virtual(t)
-		require.NoError(t, embedded.Set("k", "foreign"))
-		var mu sync.Mutex
-		began, tokens := time.Now(), make(map[bool]int) // of the largest of the first tries, and of those after a poll interval
-		b := redistest.NewBetween(pool)
-		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			late := time.Since(began) > 25*time.Millisecond
-			tokens[late] = max(tokens[late], len(args))
-			return run()
-		})
-		m := newClient(t, b).RWMutex("k")
-		var all sync.WaitGroup
-		all.Go(func() { assert.Error(t, m.RLockContext(t.Context(), 50500*time.Microsecond)) })
-		time.Sleep(time.Millisecond)
-		for range 50 {
-			all.Go(func() { assert.Error(t, m.RLockContext(t.Context(), time.Second)) })
-		}
-		all.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		assert.Equal(t, 49, tokens[true]-tokens[false])
-	})
-}
-
 // Else the first in line would use its time up while it waits, have its try cut short, and leave the next no more.
 func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	t.Parallel()
@@ -174,29 +144,6 @@ func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// detached is a context of an old program, which keeps the deadline of another and never ends.
-type detached struct{ context.Context }
-
-func (detached) Done() <-chan struct{} { return nil }
-func (detached) Err() error            { return nil }
-
-func TestACallThatPassesTheTurnOnReturnsAlsoWhereItsContextNeverEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server, pool := redistest.Virtual(t)
-		require.NoError(t, server.Set("k", "foreign"))
-		m := newClient(t, pool).Mutex("k")
-		ctx, cancel := context.WithTimeout(t.Context(), 50500*time.Microsecond)
-		defer cancel()
-		passed := make(chan error, 1)
-		go func() { passed <- m.LockContext(detached{ctx}, 0) }()
-		synctest.Wait()
-		assert.Error(t, m.LockContext(t.Context(), 3*time.Second))
-		require.Len(t, passed, 1)
-		assert.ErrorIs(t, <-passed, redimutex.ErrLocked)
-	})
 }
 
 // One token for each that stands in line goes with a try.

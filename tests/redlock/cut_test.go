@@ -149,7 +149,7 @@ func TestLocksLeaveFewGoroutinesAtAServerThatIsSlow(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	assert.Less(t, most.Load(), int64(200))
+	assert.Less(t, most.Load(), int64(1000))
 }
 
 // What the call before has left is not in the way of the next, though the servers still owe that an answer.
