@@ -193,7 +193,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 		return errTimeout
 	}
 	leave := leaves(ctx)
-	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 8*maxStuck { // else it is a vote all the same
+	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 16*maxStuck { // else it is a vote all the same
 		leave = r.Over
 	}
 	turn := make(chan struct{})
