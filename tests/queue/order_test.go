@@ -202,6 +202,37 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	require.Equal(t, roundTrips, order, "round trips of those who were served")
 }
 
+// The server may have called it meanwhile, and the message be on its way for a hand-off that is over.
+func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	proxy := s.Proxy()
+	client := newMutex(t, proxy.Pool()).Client()
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- client.Mutex(key).LockContext(ctx, 0) }()
+	waitQueued(t, s, key, 1)
+	place := func() []string {
+		names, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
+		require.NoError(t, err)
+		return names
+	}
+	first := place()
+	look := proxy.Catch("EVALSHA")
+	redistest.Receive(t, "a look", look.Arrived())
+	second := make(chan error, 1)
+	go func() { second <- client.Mutex(key).LockContext(t.Context(), time.Minute) }()
+	redistest.Wait(t, "the second in line", func() bool { return client.Stats().Waiting == 1 })
+	cancel()
+	require.Error(t, <-gaveUp)
+	look.Release()
+	redistest.Wait(t, "another ticket", func() bool { p := place(); return len(p) == 1 && p[0] != first[0] })
+	unlock(t, holder)
+	require.NoError(t, <-second)
+}
+
 // The process has a place, and not the goroutine: else one whose goroutines give up early would never be served.
 func TestAPlaceIsThatOfTheNextGoroutineInLineWhenTheFirstGivesUp(t *testing.T) {
 	t.Parallel()
