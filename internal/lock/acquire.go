@@ -209,9 +209,9 @@ func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
 		if a.Once || !a.turn || ctx.Done() == nil || a.key.fifo.Waiting() == 0 {
 			return a.grant.votes.Acquire(ctx, t, nil, with)
 		}
-		of, answer := &a.grant.votes, make(chan *quorum.Failure, 1)
+		of, try, answer := &a.grant.votes, t, make(chan *quorum.Failure, 1) // not t itself, which would be on the heap
 		a.answer = answer
-		a.engine.quorum.Go(func() { answer <- of.Acquire(context.WithoutCancel(ctx), t, nil, with) })
+		a.engine.quorum.Go(func() { answer <- of.Acquire(context.WithoutCancel(ctx), try, nil, with) })
 	}
 	select {
 	case f := <-a.answer:
