@@ -81,9 +81,9 @@ func (a *acquisition) finish() {
 	if a.granted {
 		a.grant, a.group = nil, nil // these go on
 	} else {
-		defer a.key.unref()                                                     // else the grant has the reference
-		if a.turn && !a.Once && a.grant != nil && a.key.left.bid.grant == nil { // pass gives it back if no goroutine waits
-			a.key.leave().bid, a.bid = a.bid, bid{}
+		defer a.key.unref() // else the grant has the reference
+		if a.turn && !a.Once && a.grant != nil && a.key.left.bid.grant == nil {
+			a.key.leave().bid, a.bid = a.bid, bid{} // pass gives it back if no goroutine waits
 		}
 	}
 	a.bid.drop()

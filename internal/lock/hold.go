@@ -169,7 +169,7 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		g.close()
 	}
 	g.mu.Unlock()
-	if !last { // another hold has come since the grant was to be released
+	if !last { // another hold has come since the grant was to be released; or shares it, and it is lost
 		h.finish(cmp.Or(g.lease.Reason(), keepalive.Unlocked), g.terms().Timeout)
 		return h.Reason(), nil
 	}

@@ -28,7 +28,7 @@ func (g *Grant) spent(now time.Time) bool {
 // park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
 // reports false if h had ended, or the grant has to be released; by the caller. The grant is one that may see many holds.
 func (g *Grant) park(h *Hold, now time.Time) bool {
-	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive
+	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive // the others may be told of it just now
 	g.mu.Lock()
 	others := g.holds != h || h.next != nil
 	// An Extend first has the grant be over, and then looks at the hold.

@@ -60,7 +60,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case f.Kind == quorum.Contended && a.ticket != nil:
 		a.ticket.contended(f)
 	case stopped && f.Kind != quorum.Contended, a.ticket == nil && !a.Once && a.grant.votes.Spent():
-		a.replace() // the next call must not go on with what may be won without its knowledge
+		a.replace() // what the servers did with a try that was cut is not known, and the next one must not count on it
 	case a.ticket != nil && (f.Kind == quorum.Lapsed || a.ticket.shown):
 		a.renewTicket(f)
 	}

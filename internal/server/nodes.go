@@ -156,7 +156,7 @@ type Round struct {
 	Dropped chan struct{} // closed when the caller drops what it asked for: nothing begins
 }
 
-// leaves returns what is closed when the caller of an operation waits no more.
+// leaves returns what is closed when the caller of an operation waits no more, or, of a Round, drops what it asked for.
 func leaves(ctx context.Context) <-chan struct{} {
 	if r, ok := ctx.(*Round); ok {
 		return r.Dropped
@@ -193,7 +193,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 		return errTimeout
 	}
 	leave := leaves(ctx)
-	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 16*maxStuck { // else it is a vote all the same
+	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 16*maxStuck { // where fewer wait, it is a vote all the same
 		leave = r.Over
 	}
 	turn := make(chan struct{})
