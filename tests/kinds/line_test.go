@@ -146,6 +146,88 @@ func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	}
 }
 
+// An ending is a context that has ended, and tells it a moment later.
+type ending struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (e *ending) Err() error {
+	if e.over.Load() {
+		return context.Canceled
+	}
+	return e.Context.Err()
+}
+
+// Its try is not cut, so the lock is won for the next one in line, whether its own end or the answer is noticed first.
+func TestTheLockOfACallThatEndsWithItsTryGoesToTheNextInLine(t *testing.T) {
+	t.Parallel()
+	for _, answerFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			server, pool := redistest.Virtual(t)
+			require.NoError(t, server.Set("k", "foreign"))
+			near := redistest.NewBetween(pool)
+			c := newClient(t, near)
+			parent, cancel := context.WithCancel(t.Context())
+			ctx := &ending{Context: parent}
+			first := startWith(t, ctx, c.Mutex("k").Acquire)
+			synctest.Wait()
+			second := start(t, c.Mutex("k").Acquire)
+			synctest.Wait()
+			server.Del("k")
+			tries := 0
+			near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				tries++
+				reply, err := run()
+				if ctx.over.Store(true); answerFirst {
+					time.AfterFunc(time.Millisecond, cancel)
+				} else {
+					cancel()
+				}
+				return reply, err
+			})
+			<-first.done
+			assert.ErrorIs(t, first.err, context.Canceled)
+			began := time.Now()
+			<-second.done
+			assert.Less(t, time.Since(began), time.Millisecond)
+			assert.Equal(t, 1, tries)
+			release(t, second.get(t))
+		})
+	}
+}
+
+// Else its lock, which may have been won, would be renewed by each call that is cut in turn, and be no call's.
+func TestTheTokenOfATryThatWasCutIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		between := redistest.NewBetween(pool)
+		c := newClient(t, between)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := startWith(t, ctx, c.Mutex("k").Acquire)
+		synctest.Wait()
+		look, let := make(chan string, 1), make(chan struct{})
+		between.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			between.Set(nil)
+			look <- fmt.Sprint(args[3])
+			<-let
+			return run()
+		})
+		token := <-look // no other goroutine waits yet
+		second := start(t, c.Mutex("k").Acquire)
+		synctest.Wait()
+		cancel()
+		<-first.done
+		close(let)
+		server.Del("k")
+		<-second.done
+		assert.NotEqual(t, token, second.get(t).Token())
+		release(t, second.get(t))
+	})
+}
+
 // One token for each that stands in line goes with a try.
 func TestReadersThatAreCancelledOneAfterTheOtherCostFewCommands(t *testing.T) {
 	t.Parallel()
