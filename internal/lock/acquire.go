@@ -197,8 +197,7 @@ func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
 		with := votes(a.prepare(&t))
-		// A first try that others may follow does not look, if it is for one key of a Mutex or a Semaphore: there the look would
-		// cost the most, and seldom find anything.
+		// A first try that others may follow looks only at several keys or other kinds: else it would seldom find anything.
 		if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
 			a.engine.makeWay(l, a.key)
 		}
@@ -215,11 +214,13 @@ func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
 	}
 	select {
 	case f := <-a.answer:
-		if f != nil || ctx.Err() == nil {
-			a.answer = nil
+		if f == nil && conn.Ended(ctx) != nil {
+			a.answer <- nil // cancellation wins ties, and the next call has the lock
+		} else if a.answer = nil; f == nil && quorum.Left(a.grant.votes.Until(), time.Now()) < quorum.Validity(a.Terms.TTL)/2 {
+			return a.ask(ctx, first) // it has lain there for too long
+		} else {
 			return f
 		}
-		a.answer <- nil // cancellation wins ties, and the next call has the lock
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}

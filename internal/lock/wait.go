@@ -65,8 +65,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.renewTicket(f)
 	}
 	if stopped {
-		a.result.Before = cmp.Or(a.result.Before, f)
-		f = a.result
+		a.result.Before, f = cmp.Or(a.result.Before, f), a.result
 	}
 	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
