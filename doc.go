@@ -54,7 +54,7 @@
 //   - The context that [Mutex.Do] gives ends, with a [context.Cause] that matches [ErrLost].
 //   - [Lease.Done] is closed.
 //   - [Lease.Err], [Mutex.UnlockContext] and Do return an error that matches ErrLost. [LostError] says why: expired (no
-//     renewal got through), deleted, or taken by another token.
+//     renewal got through, or none was due), deleted, or taken by another token.
 //   - Unlock or Release is still needed: until then no other goroutine of the Client gets that Mutex, MutexAll or writer again.
 //
 // If a server can report the loss, you learn of it at the next renewal. Otherwise you learn of it by the time the

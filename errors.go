@@ -61,7 +61,7 @@ func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 type Reason string
 
 const (
-	Expired Reason = "expired" // its validity ran out, because no renewal got through in time
+	Expired Reason = "expired" // its validity ran out: no renewal got through in time, or none was due, as after [WithMaxHold]
 	Deleted Reason = "deleted" // its key was deleted or evicted, or the server lost its data
 	Taken   Reason = "taken"   // its key holds another token
 	Closed  Reason = "closed"  // the Client was closed; the error matches ErrClosed as well
