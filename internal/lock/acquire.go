@@ -178,14 +178,13 @@ func (a *acquisition) usedUp() bool {
 
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
-	first := a.tries == 0
-	if first && !a.Once && !a.fresh && a.answer == nil { // another waiter of this process may have tried just now
+	if a.tries == 0 && !a.Once && !a.fresh && a.answer == nil { // another waiter of this process may have tried just now
 		if s := a.await(ctx, min(a.key.left.pause-server.Monotonic(), a.untilLook())); s != trying {
 			return s
 		}
 	}
 	a.tries++
-	if f := a.ask(ctx, first); f != nil {
+	if f := a.ask(ctx); f != nil {
 		return a.notWon(ctx, f)
 	}
 	return a.won(0)
@@ -193,12 +192,12 @@ func (a *acquisition) try(ctx context.Context) state {
 
 // ask returns the answer to a try: one that the call before has left, or its own. While others wait, a try does not end with
 // its call. If each were cut short, because its call has used its time up in line, none would ever have an answer.
-func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
+func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
 		with := votes(a.prepare(&t))
 		// A first try that others may follow looks only at several keys or other kinds: else it would seldom find anything.
-		if l := a.grant.votes.Spec(); !first || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
+		if l := a.grant.votes.Spec(); a.tries > 1 || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
 			a.engine.makeWay(l, a.key)
 		}
 		if a.turn {
@@ -216,11 +215,13 @@ func (a *acquisition) ask(ctx context.Context, first bool) *quorum.Failure {
 	case f := <-a.answer:
 		if f == nil && conn.Ended(ctx) != nil {
 			a.answer <- nil // cancellation wins ties, and the next call has the lock
-		} else if a.answer = nil; f == nil && quorum.Left(a.grant.votes.Until(), time.Now()) < quorum.Validity(a.Terms.TTL)/2 {
-			return a.ask(ctx, first) // it has lain there for too long
-		} else {
-			return f
+			break
 		}
+		a.answer = nil
+		if f == nil && quorum.Left(a.grant.votes.Until(), time.Now()) < quorum.Validity(a.Terms.TTL)/2 {
+			return a.ask(ctx) // too much of the lease has passed since the lock was won for a call that has left
+		}
+		return f
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}
@@ -235,11 +236,11 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
 	}
-	for n := a.behind(); len(group) < n; group = a.group[:len(group)+1] {
-		if len(a.group) == len(group) {
-			a.group = append(a.group, a.key.newGrant(&a.Call))
-		}
+	n := a.behind()
+	for len(a.group) < n {
+		a.group = append(a.group, a.key.newGrant(&a.Call))
 	}
+	group = a.group[:n]
 	if a.Once {
 		return group
 	}
