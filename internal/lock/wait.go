@@ -106,31 +106,6 @@ func (a *acquisition) pause(tries int) time.Duration {
 	return d
 }
 
-// sleep waits until d has passed, or a message for the ticket has come. It reports whether it is so; else the acquisition
-// has failed. The next call of this line does not try before, unless the message is for it then.
-func (a *acquisition) sleep(ctx context.Context, d time.Duration) (w wakeup.Wake, ok bool) {
-	if d > 0 {
-		var wake <-chan wakeup.Wake
-		if a.ticket != nil {
-			wake = a.ticket.waiter.Wake()
-		}
-		a.key.leave().pause = server.Monotonic() + d
-		a.engine.Waiting.Add(1)
-		defer a.engine.Waiting.Add(-1)
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return w, true
-		case w = <-wake:
-			a.key.left.pause = 0
-		case <-ctx.Done():
-		case <-a.engine.closing.Done():
-		}
-	}
-	return w, !a.stopped(ctx)
-}
-
 // waitInQueue waits until the server hands us the lock, or there is a reason to look again.
 func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
@@ -146,10 +121,31 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	return a.await(ctx, a.untilLook())
 }
 
-// await sleeps before a try, unless the lock is handed to us without one.
+// await waits before a try until d has passed, unless a message for the ticket comes first: then the lock may be handed off
+// without a try. The next call of this line does not try before d has passed either, unless the message is for it then.
 func (a *acquisition) await(ctx context.Context, d time.Duration) state {
-	switch wake, ok := a.sleep(ctx, d); {
-	case !ok:
+	var wake wakeup.Wake
+	if d > 0 {
+		var woken <-chan wakeup.Wake
+		if a.ticket != nil {
+			woken = a.ticket.waiter.Wake()
+		}
+		a.key.leave().pause = server.Monotonic() + d
+		a.engine.Waiting.Add(1)
+		defer a.engine.Waiting.Add(-1)
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return trying
+		case wake = <-woken:
+			a.key.left.pause = 0
+		case <-ctx.Done():
+		case <-a.engine.closing.Done():
+		}
+	}
+	switch {
+	case a.stopped(ctx):
 		return failed
 	case wake.Granted:
 		return a.accept(wake.Fence)
