@@ -75,10 +75,10 @@ func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
-	if a.turn && (a.granted || a.key.fifo.Waiting() == 0) { // else another goroutine of this line goes on
-		a.key.forget()
-	}
 	if a.granted {
+		if a.turn { // else another goroutine of this line goes on
+			a.key.forget()
+		}
 		a.grant, a.group = nil, nil // these go on
 	} else {
 		defer a.key.unref() // else the grant has the reference
