@@ -32,7 +32,7 @@ type acquisition struct {
 	wait    time.Duration // until the try after this one, if others are to see that we wait
 	bid                   // with the turn, that of the line
 	granted bool
-	result  *quorum.Failure
+	failure *quorum.Failure // why it is over without the lock; nil until then
 }
 
 type state int8
@@ -59,10 +59,10 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 			s = a.sleepOrQueue(ctx)
 		}
 	}
-	r := Result{Tries: a.tries, Failure: a.result}
+	r := Result{Tries: a.tries, Failure: a.failure}
 	switch {
 	case a.began.IsZero():
-	case a.result == nil:
+	case a.failure == nil:
 		r.Wait = max(h.Began().Sub(a.began), 0)
 	default:
 		r.Wait = time.Since(a.began)
@@ -76,10 +76,10 @@ func (a *acquisition) finish() {
 		return
 	}
 	if a.granted {
-		if a.turn { // else another goroutine of this line goes on
+		if a.turn { // else what the line was told is of use to the goroutine that has it
 			a.key.forget()
 		}
-		a.grant, a.group = nil, nil // these go on
+		a.grant, a.group = nil, nil // the hold has the grant now, and the line has the group
 	} else {
 		defer a.key.unref() // else the grant has the reference
 		if a.turn && !a.Once && a.grant != nil && a.key.left.bid.grant == nil {
@@ -141,7 +141,7 @@ func (a *acquisition) adopted() bool {
 }
 
 func (a *acquisition) fail(f *quorum.Failure) state {
-	a.result = f
+	a.failure = f
 	return failed
 }
 
@@ -149,14 +149,14 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case Over(ctx):
-		a.result = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
+		a.failure = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
 		if !a.Once && !a.fresh { // it has waited in line; else its own try says more
-			a.result.Before = a.key.inTheWay(time.Since(a.began) / 2)
+			a.failure.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closing.Err() != nil:
-		a.result = &quorum.Failure{Kind: quorum.Closed}
+		a.failure = &quorum.Failure{Kind: quorum.Closed}
 	}
-	return a.result != nil
+	return a.failure != nil
 }
 
 // Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the

@@ -71,14 +71,17 @@ func New(pools []server.Pool) *Engine {
 	return e
 }
 
+// Held returns how many grants are alive, with those that are parked.
 func (e *Engine) Held() int { return len(e.keeper.Leases()) }
 
+// Keys returns how many lines the Engine remembers, for tests that look for a leak.
 func (e *Engine) Keys() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.keys)
 }
 
+// Errors returns how many operations have failed, by server.
 func (e *Engine) Errors() []int64 {
 	all := make([]int64, len(e.servers))
 	for i, s := range e.servers {
@@ -87,6 +90,7 @@ func (e *Engine) Errors() []int64 {
 	return all
 }
 
+// InUse asks the only server how many permits of a semaphore are in use. The reply has that number in place of a fence.
 func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *quorum.Failure) {
 	switch {
 	case ctx.Err() != nil:

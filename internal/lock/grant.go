@@ -30,10 +30,10 @@ type Grant struct {
 	over    atomic.Bool  // no hold may follow: the time is over, or a holder has begun to change the lock
 	lostKey atomic.Int32 // which of the keys the servers have lost, as far as it is known
 
-	released bool       // and there will be no more holds; guarded by mu
-	mu       sync.Mutex // the order is one that takes little room
-	holds    *Hold      // the present ones, linked; a kind that is not shared has one at most; guarded by mu
-	reuse    *reuse     // nil: no hold may follow from the beginning
+	released bool // or about to be: no hold may begin; guarded by mu, and in front of it, where it takes no room
+	mu       sync.Mutex
+	holds    *Hold  // the present ones, linked; a kind that is not shared has one at most; guarded by mu
+	reuse    *reuse // nil without Terms.Reuse: the grant has one hold and no other
 }
 
 // newGrant returns a grant that is to be asked for, with a new token.
@@ -183,8 +183,8 @@ func (g *Grant) Lost(r keepalive.Reason) {
 	g.unpark()
 }
 
-func votes(of []*Grant) (votes []*quorum.Votes) {
-	for _, g := range of {
+func votes(grants []*Grant) (votes []*quorum.Votes) {
+	for _, g := range grants {
 		votes = append(votes, &g.votes)
 	}
 	return votes

@@ -179,8 +179,8 @@ func (h *Hold) end(ctx context.Context, now time.Time, release func(keep time.Ti
 		}
 		g.key.unref()
 	}()
-	var keep time.Time                                                                // until then the lock stays locked
-	if end := g.votes.At.Add(g.terms().MinHold); end.After(now) && !g.kind().Shared { // a downgraded writer is free at once
+	var keep time.Time // until then the lock stays locked; zero: it is released now, as a writer that was downgraded always is
+	if end := g.votes.At.Add(g.terms().MinHold); end.After(now) && !g.kind().Shared {
 		keep = end
 	}
 	if was := g.lease.End(keepalive.Unlocked, now); was != keepalive.Unlocked {

@@ -36,7 +36,7 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 type Key struct {
 	engine *Engine
 	line   line
-	last   atomic.Pointer[server.Lock] // that the one with the turn has asked for last; nil before that
+	last   atomic.Pointer[server.Lock] // what a call with the turn has last asked the servers for; nil before that
 	fifo   fifo.Line
 	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
 	// refused says, in a line of those that may hold the lock together, that the servers have refused one, and others wait.
@@ -49,7 +49,7 @@ type Key struct {
 	left *left // belongs to the turn; apart, because a process may hold very many locks
 }
 
-// What is left for the next in line by a call that waited.
+// A left is what a call that waited leaves to the next in line.
 type left struct {
 	pause  time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
 	spares []*Grant      // what a try has won for those behind its call in line
@@ -58,7 +58,7 @@ type left struct {
 
 var nothing = new(left)
 
-// leave returns what is left for the next in line, to be changed.
+// leave returns what is left for the next in line, for the caller to change it. The caller has the turn.
 func (k *Key) leave() *left {
 	if k.left == nothing {
 		k.left = new(left)

@@ -35,7 +35,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 		select {
 		case <-passed:
 			if a.waits++; a.usedUp() {
-				a.result = a.key.inTheWay(a.Terms.Timeout / 2)
+				a.failure = a.key.inTheWay(a.Terms.Timeout / 2)
 				return false
 			}
 			passed = time.After(a.Pause(a.waits + 1))
@@ -65,13 +65,13 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.renewTicket(f)
 	}
 	if stopped {
-		a.result.Before, f = cmp.Or(a.result.Before, f), a.result
+		a.failure.Before, f = cmp.Or(a.failure.Before, f), a.failure
 	}
 	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
 	}
 	switch {
-	case a.result != nil:
+	case a.failure != nil:
 		return failed
 	case f.Kind == quorum.Lapsed:
 		return trying
