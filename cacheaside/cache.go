@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 const (
@@ -147,20 +148,17 @@ func (c *Cache) refuse(key string) error {
 	lock := c.lockKey(key)
 	before, behind, affixed := strings.Cut(lock, key)
 	switch {
-	case strings.HasPrefix(key, reserved):
-		return fmt.Errorf("cacheaside: the key %q begins with %s, which is reserved for what belongs to locks", key, reserved)
+	case server.Reserved(key):
+		return fmt.Errorf("cacheaside: the key %q begins with redimutex:, which is reserved for what belongs to locks", key)
 	case lock == "":
 		return fmt.Errorf("cacheaside: %q: the key of its lock is empty", key)
-	case strings.HasPrefix(lock, reserved):
-		return fmt.Errorf("cacheaside: %q: the key of its lock, %q, begins with %s, which is reserved for what belongs to locks", key, lock, reserved)
+	case server.Reserved(lock):
+		return fmt.Errorf("cacheaside: %q: the key of its lock, %q, begins with redimutex:, which is reserved for what belongs to locks", key, lock)
 	case lock == key, affixed && key != "" && isAffixed(key, before, behind):
 		return fmt.Errorf("cacheaside: the key %q is that of a lock, and a value would overwrite it; see WithLockKey", key)
 	}
 	return nil
 }
-
-// reserved is how keys begin that belong to locks, and that no Mutex can have.
-const reserved = "redimutex:"
 
 // isAffixed reports whether key is that of the lock of another value, made by putting something around that.
 func isAffixed(key, before, behind string) bool {

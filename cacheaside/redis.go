@@ -36,8 +36,10 @@ func NewRedisStore(pool redimutex.Pool, ttl time.Duration) *RedisStore {
 // Get implements [Store].
 func (s *RedisStore) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := redis.Bytes(s.do(ctx, "GET", key))
-	if errors.Is(err, redis.ErrNil) || refused(err, "ASK ") {
-		return nil, nil // ASK: the slot of the key is being moved, and the key is not where it was
+	var said redis.Error
+	moving := errors.As(err, &said) && strings.HasPrefix(string(said), "ASK ") // the slot of the key, and the key is not where it was
+	if moving || errors.Is(err, redis.ErrNil) {
+		return nil, nil
 	}
 	return value, err
 }
@@ -55,10 +57,4 @@ func (s *RedisStore) do(ctx context.Context, command, key string, args ...any) (
 		return nil, context.Cause(ctx)
 	}
 	return reply, err
-}
-
-// refused reports whether a server has refused a command with that word.
-func refused(err error, word string) bool {
-	var said redis.Error
-	return errors.As(err, &said) && strings.HasPrefix(string(said), word)
 }
