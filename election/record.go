@@ -151,8 +151,8 @@ func (b *ballot) failure(key string) error {
 	return fmt.Errorf(format, args...)
 }
 
-// ask asks all servers at once, and returns when they have decided, and the rest had as long again to answer
-// (patient: has answered); then it gives up on those.
+// ask asks all servers at once. It returns when all have answered; or, unless it is patient, when the answers decide and the
+// other servers have had as long again. It gives up on these: their commands are cut short.
 func (e *Election) ask(ctx context.Context, timeout time.Duration,
 	what func(ses *server.Session, key string) (string, error), patient bool,
 ) *ballot {
