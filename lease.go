@@ -67,24 +67,24 @@ func (l *Lease) reason(r keepalive.Reason) error {
 }
 
 // Context returns a context that is cancelled when parent is, and when the hold ends, just before Done is closed; then
-// its [context.Cause] is Err. Its resources are freed when parent ends.
+// its [context.Cause] is Err. Its resources are freed when either ends: there is nothing to stop.
 func (l *Lease) Context(parent context.Context) context.Context {
 	ctx, stop := l.context(parent)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-type heldKey struct{ l *Lease } // says of a ctx that it ends with l
+type heldKey struct{ l *Lease } // marks a ctx that ends with l, for lasting
 
 // context is Context that keeps its place at the hold until stop is called, which ends the context too.
 func (l *Lease) context(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, heldKey{l}, true))
 	forget := l.hold.AfterEnd(func() { cancel(l.Err()) })
 	return ctx, func() {
-		if forget(); ctx.Err() != nil {
-			return
+		forget()
+		if ctx.Err() == nil {
+			cancel(cmp.Or(l.Err(), l.reason(keepalive.Unlocked))) // Err is nil while another caller is unlocking just now
 		}
-		cancel(cmp.Or(l.Err(), l.reason(keepalive.Unlocked))) // not ended: another caller is unlocking just now
 	}
 }
 
@@ -124,8 +124,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // Release a lost lease too: until then no other goroutine of the Client gets that Mutex, MutexAll or writer again.
 func (l *Lease) Release(ctx context.Context) error { return l.unlock(ctx, "Release") }
 
-// lasting returns ctx, or one that does not end if ctx has ended already, or will with l: the release has a node timeout all
-// the same. A nil ctx panics here, before anything is changed.
+// lasting returns the ctx for the release of l: ctx itself, or one that never ends if ctx has ended already or ends with l. So
+// the release always has a node timeout. A nil ctx panics here, before anything is changed.
 func (l *Lease) lasting(ctx context.Context) context.Context {
 	if ctx.Err() != nil || ctx.Value(heldKey{l}) != nil {
 		return context.WithoutCancel(ctx)

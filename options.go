@@ -137,7 +137,8 @@ func WithMinHold(d time.Duration) Option {
 		"WithMinHold(%v): has to be 1ms at least, and 100 years at most; leave it out for none", d)
 }
 
-// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done.
+// WithoutRenewal makes the lease end when its TTL is over, whether or not the holder is done. By default it is renewed until
+// Unlock, or for [WithMaxHold].
 func WithoutRenewal() Option { return func(c *config) { c.terms.Renew = false } }
 
 // WithPollInterval sets the wait between two tries of a waiter. The default is 50 ms, or half the TTL if that is less. It is 1
