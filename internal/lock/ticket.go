@@ -16,7 +16,7 @@ import (
 //	 └ any → left, when the lock is won, or the bid dropped
 //
 // Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
-// message that is late is for no waiter.
+// message that is late finds no waiter.
 type ticket struct {
 	hub    *wakeup.Hub
 	waiter *wakeup.Waiter

@@ -77,14 +77,14 @@ func (s *spans) open(ctx context.Context, e redimutex.Event, now time.Time, wait
 	}
 	s.holds[e.Lease] = hold
 	s.mu.Unlock()
-	// It may have been lost before we had noted it, and no caller would ever end the span.
+	// It may have been lost before we had noted it, and then no event ends the span.
 	if err := e.Lease.Err(); errors.Is(err, redimutex.ErrLost) {
 		e.Err = err
 		s.lost(e)
 	}
 }
 
-// take returns the span of a hold, for a process that ends it, or nil.
+// take returns the span of a hold, which the caller ends, or nil: another event has ended it, or it is not recorded.
 func (s *spans) take(l *redimutex.Lease) trace.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()

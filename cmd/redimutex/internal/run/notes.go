@@ -8,8 +8,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Notes are lines for stderr. No caller that writes one is held up when no goroutine reads stderr, because
-// the command has to be killed in time whatever becomes of the line that says so.
+// Notes are lines for stderr. A caller that writes one is not held up if stderr is a pipe that no process reads: the command
+// has to be killed in time, whatever becomes of the line that says so.
 type notes struct {
 	lines chan string
 	empty chan struct{}

@@ -17,7 +17,7 @@ type poller struct {
 	nodes    servers.Set
 	interval time.Duration
 	sources  []source
-	answers  chan answer // has room for one of each server, so that no process has to wait for a late one
+	answers  chan answer // has room for one of each server, so that the goroutine of a late one need not wait to give it
 	rounds   int
 }
 

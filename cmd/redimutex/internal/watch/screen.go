@@ -82,7 +82,7 @@ func (s *screen) write(text string) {
 // them over one by one, without showing them; Ctrl-C and Ctrl-Z still are signals.
 type keys struct {
 	quit chan struct{} // q was typed
-	in   *os.File      // nil: no user types
+	in   *os.File      // what they are read from; nil: nothing is
 	back func()        // makes the terminal again what it was; nil: it is
 }
 
