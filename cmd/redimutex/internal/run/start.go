@@ -79,7 +79,8 @@ func inherited(number string) *os.File {
 	return os.NewFile(uintptr(fd), "inherited")
 }
 
-// isText reports whether a file is no program of another machine, which a shell could only stumble over.
+// isText reports whether a file begins as a script does, without a zero byte. A program for another machine has some: the
+// kernel refuses it with the same error, and a shell must not try to read it.
 func isText(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
