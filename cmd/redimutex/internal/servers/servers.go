@@ -81,15 +81,14 @@ type Set []Node
 
 // NodeTimeout is that of the library for a TTL.
 func NodeTimeout(ttl time.Duration) time.Duration {
-	return min(max(ttl/20, 50*time.Millisecond), ttl/2, maxNodeTimeout)
+	return min(max(ttl/20, 50*time.Millisecond), ttl/2, server.MaxTimeout)
 }
 
 // Verbs that have no TTL of their own use what the library has by default.
 const (
-	maxNodeTimeout = 3 * time.Second
-	DialTimeout    = 5 * time.Second        // for the first connection to a server
-	QuickTimeout   = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
-	LookTimeout    = time.Second            // for a look at a lock, as run gives a server that it has just reached
+	DialTimeout  = 5 * time.Second        // for the first connection to a server
+	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
+	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
 )
 
 // Find returns the servers of -redis, or else of the environment, or else the one on this
