@@ -62,6 +62,25 @@ func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 	assert.NoError(t, odd.UnlockContext(t.Context()))
 }
 
+func TestLocksNamesTheKeyThatAMutexAllWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	here, there := newClient(t, []redimutex.Pool{s.Pool()}, patient), newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	held := there.Mutex("b")
+	require.NoError(t, held.LockContext(t.Context(), 0))
+	both, got := here.MutexAll([]string{"a", "b"}), make(chan error)
+	go func() { got <- both.LockContext(t.Context(), 0) }()
+	var locked *redimutex.LockedError
+	redistest.Wait(t, "a try that failed", func() bool {
+		infos := here.Locks()
+		return len(infos) == 1 && errors.As(infos[0].Err, &locked)
+	})
+	assert.Equal(t, "b", locked.Key)
+	require.NoError(t, held.UnlockContext(t.Context()))
+	require.NoError(t, <-got)
+	require.NoError(t, both.UnlockContext(t.Context()))
+}
+
 func TestMutexAllTakesAllKeysOrNone(t *testing.T) {
 	t.Parallel()
 	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {

@@ -79,7 +79,7 @@ func (c *Client) Locks() []LockInfo {
 			info.Keys = x.Keys
 		}
 		if x.Failure != nil {
-			info.Err = (&object{client: c, key: info.Key, config: c.config}).serversError(x.Failure)
+			info.Err = (&object{client: c, key: info.Key, more: x.Keys[1:], config: c.config}).serversError(x.Failure)
 		}
 		all = append(all, info)
 	}
