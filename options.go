@@ -192,9 +192,10 @@ func WithFencing() Option { return func(c *config) { c.terms.Fence = server.Next
 
 // WithReplicas makes a lock, and each renewal, count only once n replicas have confirmed it (WAIT). So a failover to
 // one of them does not lose the lock. If fewer confirm within timeout, the try fails with [ErrUnavailable], and the
-// lock is released in the background. On one server a call that goes on waiting keeps it there until its end, and others
-// find it locked: the next try may succeed with it. Locking takes as long as the replication lags, with [WithFencing]
-// over several servers twice that within timeout, which is 1 ms at least, and less than the TTL minus the node timeout.
+// lock is released in the background. On one server a call that goes on waiting keeps the lock between its tries: the next
+// one may succeed with it, and others find it locked until the call ends. Locking takes as long as the replication lags;
+// with [WithFencing] over several servers twice as long, but within timeout. The timeout is 1 ms at least, and less than
+// the TTL minus the node timeout.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return checked(n > 0 && timeout >= time.Millisecond, func(c *config) { c.terms.Replicas = server.Replicas{N: n, Timeout: timeout} },
 		"WithReplicas(%d, %v): has to be 1 replica and 1 ms at least", n, timeout)
