@@ -118,11 +118,11 @@ func (op *operation) attempt() error {
 // can dial. In the second half of its time it tells err instead. ASK is left to the next try: the connection can't be told to
 // go where it points.
 func (op *operation) follow(err error, n int) bool {
-	if op.verb != release && op.state.Load() == abandoned {
+	if err == nil || op.verb != release && op.state.Load() == abandoned {
 		return false
 	}
 	for i := range op.requests {
-		if err == nil || op.requests[i].unconfirmed { // WAIT asks for what this connection wrote
+		if op.requests[i].unconfirmed { // WAIT asks for what this connection wrote
 			return false
 		}
 	}

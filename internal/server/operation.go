@@ -105,11 +105,12 @@ func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
 	key, free, over := op.key, !s.Source.Full(), true // read now: one that is abandoned may change op.key
+	_, round := op.Context.(*Round)                   // this is a goroutine of the round then, and waits for its turn at the node
 	var why error
 	switch {
 	case op.Err() != nil:
 		op.run(op.Err())
-	case s.Source.Punctual && leaves(op.Context) == op.Done():
+	case s.Source.Punctual && !round:
 		op.run(nil)
 	default:
 		over, why = op.apart()
