@@ -62,6 +62,29 @@ func (op *operation) scripts() error {
 	return nil
 }
 
+// set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
+// whether what is in its place is a lock at all. So the script follows where it does not take the lock, can't be sent, or
+// is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script: it finds its token.
+//
+// SET can't carry a deadline. Instead, when that passes without a reply, a release is written behind the SET on the same
+// connection. Whenever the server gets to executing the first, after a hang or a cut, it executes the second next.
+func (op *operation) set() error {
+	op.deadline, op.undoes = op.due, true
+	r := &op.requests[0]
+	raw, err := op.command("SET", op.args.plain(&r.claim.Lock)...)
+	op.undoes = false
+	switch {
+	case err == nil && raw != any("OK"), coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), op.follow(err, 0):
+		return op.scripts()
+	case err != nil:
+		return err
+	}
+	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
+	r.unconfirmed = r.claim.Replicas.N > 0
+	op.confirm(nil)
+	return nil
+}
+
 // maxMoves is how often a command goes to where the node that it was sent to says that the slot is. After a failover the
 // nodes hear of it one by one, and a pool may go back to what one says that has not.
 const maxMoves = 3

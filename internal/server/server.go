@@ -1,10 +1,10 @@
 // Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what
 // a caller would do about them, learns the server's clock, and cleans up after commands whose outcome it never heard.
 //
-// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), try.go,
-// release.go, extend.go, question.go (what is said), operation.go (who runs it, and when its caller gives up),
-// connection.go (a connection for it, from package conn), script.go and arguments.go (what goes over that). claim.go knows
-// what may still be executed for a token, and runner.go releases what no caller waits for.
+// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), claim.go,
+// extend.go, release.go, question.go (who asks: tries, extensions, releases, all else), operation.go (who runs it, and when
+// its caller gives up), connection.go (a connection for it, from package conn), script.go and arguments.go (what goes over
+// that). claim.go also knows what may still be executed for a token, and runner.go releases what no caller waits for.
 package server
 
 import (
