@@ -51,7 +51,7 @@ func (n *nodes) at(key string) (*node, *clock) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.bySlot[slot] == nil {
-		n.bySlot[slot] = n.fresh()
+		n.bySlot[slot] = n.newNode()
 	}
 	if n.clocks[slot] == nil {
 		n.clocks[slot] = new(clock)
@@ -62,8 +62,8 @@ func (n *nodes) at(key string) (*node, *clock) {
 func (n *nodes) of(key string) *node     { node, _ := n.at(key); return node }
 func (n *nodes) clock(key string) *clock { _, clock := n.at(key); return clock }
 
-// fresh returns a new node. The caller holds n.mu.
-func (n *nodes) fresh() *node {
+// newNode returns a new node. The caller holds n.mu.
+func (n *nodes) newNode() *node {
 	node := new(node)
 	node.runner.server = n.server
 	n.made = append(n.made, node)
@@ -77,8 +77,8 @@ func (n *nodes) outdated() {
 	n.asked = time.Time{}
 }
 
-// learn asks a node that has just answered about key which nodes serve which slots, in the background, if that may be new.
-func (n *nodes) learn(key string) {
+// askSlots asks a node that has just answered about key which nodes serve which slots, in the background, if that may be new.
+func (n *nodes) askSlots(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.server.running.Closing() || n.asking || n.refused || time.Since(n.asked) < slotsAge {
@@ -89,13 +89,13 @@ func (n *nodes) learn(key string) {
 		answer, err := redis.Values(n.server.Session(n.server.background, askTimeout, key).Do("CLUSTER", "SLOTS"))
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.take(answer)
+		n.takeSlots(answer)
 		n.asking, n.asked, n.refused = false, time.Now(), Permanent(err)
 	})
 }
 
-// take reads the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
-func (n *nodes) take(answer []any) {
+// takeSlots takes in the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
+func (n *nodes) takeSlots(answer []any) {
 	for _, raw := range answer {
 		row, _ := raw.([]any)
 		if len(row) < 3 {
@@ -109,7 +109,7 @@ func (n *nodes) take(answer []any) {
 		}
 		name := fmt.Sprint(primary[:min(len(primary), 3)]) // host, port and ID; the host may be nil
 		if n.byName[name] == nil {
-			n.byName[name] = n.fresh()
+			n.byName[name] = n.newNode()
 		}
 		for slot := first; slot <= last; slot++ {
 			n.bySlot[uint16(slot)] = n.byName[name]

@@ -233,7 +233,7 @@ func (op *operation) tell(r *request, reply Reply) {
 	defer r.told.Store(true)
 	switch {
 	case verbs[op.verb].creates:
-		unanswered := op.repeats || reply.Verdict == Failed && !refused(reply.Err) // the first of two may be executed yet
+		unanswered := op.repeats || reply.Verdict == Failed && !noEffect(reply.Err) // the first of two may be executed yet
 		due, cut := op.due, unanswered && conn.Ended(op.Context) != nil
 		if op.try.Plain { // a SET may be late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
@@ -251,7 +251,7 @@ func (op *operation) tell(r *request, reply Reply) {
 		}
 	}
 	if reply.Verdict != Failed && op.pinned {
-		op.server.nodes.learn(op.key)
+		op.server.nodes.askSlots(op.key)
 	}
 }
 

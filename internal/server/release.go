@@ -77,8 +77,8 @@ func (c *Claim) StandInTheWay() {
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
 // claim of the key waits for the release if this lock excludes others. So does a reader if this one may have a place in the
-// queue: a server that calls it takes the mark away, under which the next claim may wait by then. With aside no claim waits.
-func (c *Claim) letGo(keep time.Time, aside bool) bool {
+// queue: a server that calls it takes the mark away, under which the next claim may wait by then. If it is passable no claim waits.
+func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	if c.state >= released {
 		return false
 	}
@@ -86,7 +86,7 @@ func (c *Claim) letGo(keep time.Time, aside bool) bool {
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
-	if (c.there || c.running > 0) && !aside && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
+	if (c.there || c.running > 0) && !passable && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
 		c.server.setInTheWay(c, true)
 	}
 	return true

@@ -263,8 +263,8 @@ type untried struct{ error }
 
 func (u untried) Unwrap() error { return u.error }
 
-// refused reports whether a command that ended in err certainly did nothing: it was not sent, or the
+// noEffect reports whether a command that ended in err certainly did nothing: it was not sent, or the
 // server said no, and the scripts leave no lock behind then.
-func refused(err error) bool {
+func noEffect(err error) bool {
 	return errors.As(err, new(redis.Error)) || errors.As(err, new(untried)) || errors.Is(err, errLate)
 }
