@@ -50,7 +50,7 @@ const (
 )
 
 // A Batch calls send for each command, and returns its first error. It is the argument of a DoContext without a command,
-// which returns all replies: what is sent before that may have to be written while the operation has no bound yet.
+// which returns all replies. Commands that are sent before a DoContext may fill the buffer, and no ctx bounds that write.
 type Batch = func(send func(command string, args ...any) error) error
 
 // maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the goodbye of TLS. No
@@ -148,7 +148,7 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	return bounded, nil
 }
 
-// finish is for when the operation is over. A deadline or a cancellation that comes later does nothing. The caller may write
+// finish ends an operation. A deadline or a cancellation that comes later does nothing. The caller may write
 // as soon as it is back, so it waits for an undo that is being written.
 func (c *Conn) finish(reply any, err error) (any, error) {
 	c.mu.Lock()

@@ -34,8 +34,8 @@ type Source struct {
 	Cluster, Scattered bool
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
-	// Limit is how many connections the pool may have; 0: any number. Redials is how many of them that are broken or lead
-	// to a replica an operation takes out, if it can't dial.
+	// Limit is how many connections the pool may have; 0: any number. Redials is how often an operation may go on over
+	// another connection, in place of one that is broken or leads to a replica.
 	Limit, Redials int
 	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends, at the
 	// latest, and leaves a dial behind that does not. It is nil where the pool does not tell how to dial.
@@ -98,8 +98,8 @@ func (s *Source) bounded(dial Dial) Dial {
 }
 
 // inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
-// exported. The caller that wraps a pool may do something to its connections, such as choosing a database, so what the inner one
-// dials is good for listening and for nothing else.
+// exported. The outer pool may do something to its connections, such as choosing a database, so what the inner one dials is
+// good for listening and for nothing else.
 func inside(pool Pool) (found *redis.Pool) {
 	v := reflect.Indirect(reflect.ValueOf(pool))
 	if v.Kind() != reflect.Struct {

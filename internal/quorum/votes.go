@@ -41,7 +41,7 @@ type Votes struct {
 
 	home  *Quorum
 	first server.Claim    // of the first server, which often is the only one
-	more  *[]server.Claim // of the others; nil: there is none
+	more  *[]server.Claim // of the others; nil: there is none; a pointer, because a grant has to be small
 }
 
 // Claim makes v the Votes for a lock that is to be taken.

@@ -45,7 +45,7 @@ type Claim struct {
 	// Since epoch; 0: never.
 	until     time.Duration // when what the token may have has expired, at the latest
 	open      time.Duration // no try without an answer is executed after this
-	extending time.Duration // nor an extension
+	extending time.Duration // no extension without an answer is executed after this
 	keep      time.Duration // released: the lock is to expire then; 0: at once
 }
 

@@ -16,11 +16,11 @@ import (
 // another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
 // serves which slot, each slot is taken for a node.
 type node struct {
-	others, extensions limits // what extends leases does not wait behind the others
+	others, extensions limits // extensions do not wait behind other operations
 	runner             runner
 }
 
-// What dials does not wait behind what waits for the pool, or over a connection of the pool.
+// An operation that dials does not wait behind those that wait for the pool, or for a reply over one of its connections.
 type limits struct{ pooled, dialled limit }
 
 type nodes struct {
@@ -39,8 +39,10 @@ type nodes struct {
 	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
 }
 
-// How old may be what we know of the slots, and how long a node may take to tell.
-const slotsAge, askTimeout = 10 * time.Second, time.Second
+const (
+	slotsAge   = 10 * time.Second // how long we go by an answer about the slots
+	askTimeout = time.Second      // how long a node may take for that answer
+)
 
 // at returns the node that serves a key, and its clock.
 func (n *nodes) at(key string) (*node, *clock) {
@@ -149,11 +151,12 @@ type limit struct {
 }
 
 // A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
-// connections. But what has not begun when a try has failed does not begin: a server that hangs would keep one of each call.
+// connections. But an operation that has not begun when its try has failed does not begin: a server that hangs would keep
+// one operation of each call.
 type Round struct {
 	context.Context
-	Over    chan struct{} // closed when the caller waits no more: where many wait for their turn at a server, that does not begin
-	Dropped chan struct{} // closed when the caller drops what it asked for: nothing begins
+	Over    chan struct{} // closed when the caller waits no more: what waits for its turn behind many others gives up
+	Dropped chan struct{} // closed when the caller drops what it asked for: what waits for its turn gives up
 }
 
 // leaves returns what is closed when the caller of an operation waits no more, or, of a Round, drops what it asked for.
@@ -242,7 +245,8 @@ func (l *limit) probe() {
 	}
 }
 
-// abandon notes that the caller of an operation which still runs has gone. late: beyond its bound, as many may be by now.
+// abandon notes that the caller of an operation which still runs has gone. late: the operation has used up its bound, and so
+// may the others have that run.
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

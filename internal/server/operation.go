@@ -160,7 +160,7 @@ func (op *operation) apart() (over bool, why error) {
 		op.run(err)
 		return true, nil
 	}
-	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because it came late to its turn
+	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because its turn came late
 	if op.server.Source.Punctual {
 		op.run(nil) // here: in a Round this is not the goroutine of the caller
 		inTime := time.Now().Before(op.end)
@@ -288,7 +288,7 @@ func (op *operation) Deadline() (time.Time, bool) {
 // a connection watches its last ctx until it has another, and an operation is another caller's by then.
 func (op *operation) Value(key any) any {
 	switch key {
-	case any(conn.Undo):
+	case conn.Undo:
 		if !op.undoes {
 			return nil
 		}

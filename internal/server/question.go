@@ -25,7 +25,7 @@ func (s *Server) InUse(ctx context.Context, l Lock) Reply {
 type Session struct {
 	server *Server
 	ctx    context.Context
-	claim  Claim // that is none
+	claim  Claim // of no lock: it has the key and the timeout
 	start  time.Time
 	fresh  bool  // over connections that are dialled for it, if it can be
 	err    error // why nothing more can be done
@@ -94,8 +94,8 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 // Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.
 // It reports whether the server has taken it; and whether the server counts no one who listens, so that it would hand no
 // lock over. Where that can't be known unheard is false: a cluster counts the listeners of one node.
-// It goes by the name of the queue: what is known of the connections for the key concerns the operations of the lock. Where a
-// replica has answered one of these, others of the pool's connections may lead there, and it goes over a fresh one.
+// It is an operation on the name of the queue, not on key: where that has no answer, the operations of the lock need not dial.
+// Where a replica has answered one of these, others of the pool's connections may lead there, and it goes over a fresh one.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
 	ses := s.Session(ctx, timeout, QueueKey(key))
 	ses.fresh = s.demoted.Swap(false)

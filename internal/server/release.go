@@ -92,7 +92,7 @@ func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	return true
 }
 
-// settle decides how a released claim goes on. What runs has a moment to end before that. The caller holds c.mu.
+// settle decides how a released claim goes on. A command that is under way has a moment to end first. The caller holds c.mu.
 func (c *Claim) settle() {
 	now := Monotonic()
 	switch {

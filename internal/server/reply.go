@@ -124,9 +124,9 @@ var permanent = []struct{ codes, words, plainer string }{
 	{"ERR", "this instance has cluster support disabled", ""}, // CLUSTER SLOTS
 }
 
-// Permanent reports whether waiting can't fix err: the server understood us and says that what
-// we want will never work, for the reason in its words. What that is is a list. Everything else passes with time: broken
-// networks, servers that load, fail over, are full or read-only, and replies that we don't know. A closed pool does not.
+// Permanent reports whether waiting can't fix err: the server understood us and says that what we want will never work, for
+// the reason in its words, which are on a list; or the pool is closed. Everything else passes with time: broken networks,
+// servers that load, fail over, are full or read-only, and replies that we don't know.
 func Permanent(err error) bool {
 	forever, _ := refusal(err)
 	return forever || errors.Is(err, conn.ErrPoolClosed)
@@ -162,8 +162,8 @@ func explain(err error) error {
 	return conn.Masked(plainer, said)
 }
 
-// OfOneLock reports whether err may concern one lock alone, and others find the server in a better mood: it will never
-// work with this key, the guard has to wait for another TTL, or the lock has ended.
+// OfOneLock reports whether err may concern one lock alone, so that the server may do the same for others: it will never
+// work with this key, the guard has to wait for the TTL of this lock, or the lock has ended.
 func OfOneLock(err error) bool {
 	code, _ := said(err)
 	return code == "GUARD" || Permanent(err) || errors.Is(err, errEnded)

@@ -123,7 +123,7 @@ func (op *operation) exchange(alone bool) (err error) {
 	return nil
 }
 
-// learnClocks asks the server for its time, if that is not known. It is the only one that is asked: one node, one clock.
+// learnClocks asks the server for its time, if that is not known. One answer does for all keys of an operation: it has one node.
 func (op *operation) learnClocks() error {
 	var unknown []*clock
 	for _, r := range op.todo {

@@ -26,10 +26,10 @@ type Pool = conn.Pool
 // Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
 type Server struct {
 	Source     *conn.Source // it is not changed
-	Failed     atomic.Int64 // operations of locks, but for those that their caller's ctx cut short; no releases in the background
+	Failed     atomic.Int64 // failed operations of locks; without those that their caller's ctx cut short, and releases in the background
 	nodes      nodes
 	operations sync.Pool       // of *operation
-	running    underway.Count  // operations that have not ended, those whose caller has gone as well
+	running    underway.Count  // operations that have not ended, also those that their caller has left
 	runners    underway.Count  // those of the nodes that have something to release
 	background context.Context // ends with Close, and what no caller waits for with it
 	cancel     context.CancelFunc
