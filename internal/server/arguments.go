@@ -69,7 +69,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		list = append(list, k)
 	}
 	if verbs[op.verb].timed {
-		due, _ = op.server.nodes.clock(l.Key).at(op.due)
+		due, _ = op.server.nodes.at(l.Key).clock.at(op.due)
 	}
 	switch v := op.verb; {
 	case t.Regains: // the lock has its fence, which was written before

@@ -138,7 +138,7 @@ func (op *operation) follow(err error, n int) bool {
 	default:
 		return false
 	}
-	op.server.nodes.clock(op.key).forget(time.Now()) // another node has another
+	op.server.nodes.at(op.key).clock.forget(time.Now()) // another node has another
 	op.close()
 	return op.connect() == nil
 }
@@ -171,7 +171,7 @@ func (op *operation) failed(err error) error {
 		// The connection may be as good as ever, and the pool would hand it out again and again.
 		op.bad = true
 		op.server.demoted.Store(true)
-		op.server.nodes.clock(op.key).forget(time.Now()) // the next primary may have another
+		op.server.nodes.at(op.key).clock.forget(time.Now()) // the next primary may have another
 		op.server.scripted.Store(false)
 	}
 	return explain(err)

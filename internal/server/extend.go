@@ -32,7 +32,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 			report(i, Reply{Err: errEnded})
 			continue
 		}
-		k := group{s.nodes.of(e.Key), e.Replicas, e.Timeout, 0}
+		k := group{s.nodes.at(e.Key).node, e.Replicas, e.Timeout, 0}
 		if s.oneByOne.Load() {
 			k.part = i * maxStuck / len(batch)
 		}

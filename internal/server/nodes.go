@@ -44,10 +44,15 @@ const (
 	askTimeout = time.Second      // how long a node may take for that answer
 )
 
-// at returns the node that serves a key, and its clock.
-func (n *nodes) at(key string) (*node, *clock) {
+// A place is where a key is: the node that serves it, and the clock of that.
+type place struct {
+	node  *node
+	clock *clock
+}
+
+func (n *nodes) at(key string) place {
 	if !n.cluster.Load() {
-		return &n.single, &n.alone
+		return place{&n.single, &n.alone}
 	}
 	slot := Slot(key)
 	n.mu.Lock()
@@ -58,11 +63,8 @@ func (n *nodes) at(key string) (*node, *clock) {
 	if n.clocks[slot] == nil {
 		n.clocks[slot] = new(clock)
 	}
-	return n.bySlot[slot], n.clocks[slot]
+	return place{n.bySlot[slot], n.clocks[slot]}
 }
-
-func (n *nodes) of(key string) *node     { node, _ := n.at(key); return node }
-func (n *nodes) clock(key string) *clock { _, clock := n.at(key); return clock }
 
 // newNode returns a new node. The caller holds n.mu.
 func (n *nodes) newNode() *node {

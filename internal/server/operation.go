@@ -116,7 +116,7 @@ func (op *operation) do() (first Reply) {
 		over, why = op.apart()
 	}
 	if !over {
-		s.nodes.clock(key).forget(op.began) // who answers next may be another server
+		s.nodes.at(key).clock.forget(op.began) // who answers next may be another server
 	}
 	silent, failed := false, 0
 	for i := range op.requests {
@@ -150,7 +150,7 @@ func (op *operation) do() (first Reply) {
 // apart runs op when it is its turn, within its bound: on another goroutine, unless the pool is punctual. It reports whether
 // op is over; if not, why.
 func (op *operation) apart() (over bool, why error) {
-	node, ctx := op.server.nodes.of(op.key), op.Context
+	node, ctx := op.server.nodes.at(op.key).node, op.Context
 	limits := &node.others
 	if op.verb == extend {
 		limits = &node.extensions

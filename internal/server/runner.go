@@ -32,7 +32,7 @@ const (
 	maxBackoff = time.Second
 )
 
-func (s *Server) runner(c *Claim) *runner { return &s.nodes.of(c.Key).runner }
+func (s *Server) runner(c *Claim) *runner { return &s.nodes.at(c.Key).node.runner }
 
 // add has the runner send a release at that time. One that is pending is sent then instead. It reports false if the runner is
 // full or closed, or if the claim has expired.

@@ -44,8 +44,8 @@ func (op *operation) scripts() error {
 		}
 		var err error
 		if op.pinned {
-			op.server.nodes.clock(r.claim.Key).forget(time.Now()) // it may be another node's
-			elsewhere := op.server.nodes.of(op.key) != op.server.nodes.of(r.claim.Key)
+			op.server.nodes.at(r.claim.Key).clock.forget(time.Now()) // it may be another node's
+			elsewhere := op.server.nodes.at(op.key).node != op.server.nodes.at(r.claim.Key).node
 			if op.key = r.claim.Key; op.conn == nil || elsewhere {
 				op.close()
 				err = op.connect()
@@ -114,7 +114,7 @@ func (op *operation) exchange(alone bool) (err error) {
 				since = op.began
 			}
 			for _, r := range op.todo {
-				op.server.nodes.clock(r.claim.Key).forget(since) // who answers next may be another server, after a failover
+				op.server.nodes.at(r.claim.Key).clock.forget(since) // who answers next may be another server, after a failover
 			}
 			return err
 		}
@@ -127,7 +127,7 @@ func (op *operation) exchange(alone bool) (err error) {
 func (op *operation) learnClocks() error {
 	var unknown []*clock
 	for _, r := range op.todo {
-		c := op.server.nodes.clock(r.claim.Key)
+		c := op.server.nodes.at(r.claim.Key).clock
 		if _, known := c.at(op.due); !known {
 			unknown = append(unknown, c)
 		}
@@ -213,7 +213,7 @@ func (op *operation) send(n int, alone bool) error {
 func (op *operation) take(r *request, raw any, n int, moved bool) {
 	reply := answer(raw, op.sent)
 	if reply.Now > 0 && !op.bad && op.state.Load() != abandoned { // else it may be the server before
-		op.server.nodes.clock(r.claim.Key).learn(reply.Now, op.sent, op.received)
+		op.server.nodes.at(r.claim.Key).clock.learn(reply.Now, op.sent, op.received)
 	}
 	r.again = moved || n == 0 && reply.Err == errLate && op.received.Before(op.due) //nolint:errorlint // as answer has it
 	if r.again {
