@@ -21,15 +21,6 @@ local function peek(key, n)
   return value
 end
 
--- Runs a command that reads. That the key is of another type is returned as the error; any other error ends the script.
-local function ask(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
-    return redis.call(...)
-  end
-  return reply
-end
-
 -- Has a key live for ms at least. It is always written: WAIT counts the replicas that have the last write of a connection,
 -- so without one it would confirm an expiry that no replica has. Returns what was left; less than 0 of a missing key.
 local function raise(key, ms)

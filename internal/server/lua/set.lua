@@ -1,6 +1,15 @@
 -- Shared by the kinds that keep tokens or marks in a sorted set by their ends, in µs on this server's clock: who is in is
 -- who has not ended. Those that have ended are forgotten when another comes or stays. Behind head.lua and holder.lua.
 
+-- Runs a command that reads. That the key is of another type is returned as the error; any other error ends the script.
+local function ask(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    return redis.call(...)
+  end
+  return reply
+end
+
 -- Returns how long it is until t, in ms.
 local function msUntil(t)
   return math.max(math.ceil((t - now) / 1000), 1)
