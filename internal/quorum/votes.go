@@ -82,7 +82,7 @@ func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 func (v *Votes) Accept(until time.Time, fence int64) {
 	v.At, v.Fence = time.Now(), fence
 	v.Valid = Left(until, v.At)
-	v.first.Entered()
+	v.first.Given()
 }
 
 // Acquire tries once to take the lock on a majority of the servers. It returns as soon as the matter is decided, when ctx

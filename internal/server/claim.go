@@ -96,9 +96,9 @@ func (c *Claim) mayHave(waits bool, within time.Duration) {
 // don't know the node timeout of that process.
 func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 
-// Entered notes that a message has handed the lock to the waiter. It may come from a Mutex on the key of an RWMutex, which
-// knows no marks: so the mark may still be there.
-func (c *Claim) Entered() { c.mayHave(c.Kind.Shows, 0) }
+// Given notes that the token has the lock without a try of the Claim: it was taken elsewhere, or a message has handed it to the
+// waiter. That may come from a Mutex on the key of an RWMutex, which knows no marks: so the mark may still be there.
+func (c *Claim) Given() { c.mayHave(c.Kind.Shows, 0) }
 
 // A Try says how a lock is asked for, or a token is put in the place of another.
 type Try struct {

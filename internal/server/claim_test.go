@@ -268,7 +268,7 @@ func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
 		go c.Try(context.Background(), server.Try{})
 		<-come
 		require.NoError(t, m.Set("k", q.Token)) // it is handed the lock
-		c.Entered()
+		c.Given()
 		cut(b)
 		failed(t, c.Release(t.Context(), time.Now(), time.Time{}))
 		b.Set(nil)
@@ -438,7 +438,7 @@ func TestALockThatWasHandedOffIsReleasedAgainAfterATryWithoutAnAnswer(t *testing
 		swallow(b, "EVALSHA")
 		failed(t, c.Try(t.Context(), server.Try{}))
 		require.NoError(t, m.Set("k", q.Token))
-		c.Entered()
+		c.Given()
 		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
 		require.NoError(t, m.Set("k", q.Token)) // the try, late
 		time.Sleep(3 * q.Timeout)

@@ -63,7 +63,7 @@ func acquire(s *server.Server, q *hold) server.Reply {
 func foreign(s *server.Server, q *hold) *server.Claim {
 	c := new(server.Claim)
 	s.Claim(c, q.lock())
-	c.Entered()
+	c.Given()
 	return c
 }
 

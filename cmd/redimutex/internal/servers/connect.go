@@ -92,6 +92,6 @@ func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, q
 	s.Claim(&c, server.Lock{Key: key, Token: token, Extras: server.NoExtras, Terms: &server.Terms{
 		Kind: kind, Want: kind.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
 	}})
-	c.Entered()
+	c.Given()
 	return c.Release(context.Background(), time.Now(), time.Time{})
 }
