@@ -129,6 +129,12 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
+// Has reports whether the pool may give out a connection that it does not dial now: one that is idle, or that comes back.
+func (s *Source) Has() bool {
+	p, ok := s.Pool.(*redis.Pool)
+	return !ok || s.Full() || p.Stats().IdleCount > 0
+}
+
 // ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.
 var ErrPoolClosed = errors.New("the pool was closed: close the Client first")
 

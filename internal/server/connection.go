@@ -91,7 +91,7 @@ func (op *operation) broken(err error) bool {
 	case op.fresh.Load() && !op.refused:
 		return noRoom(err) || op.conn == nil && !timedOut(err)
 	}
-	return broken && !timedOut(err) || op.urgent() && source.Dial != nil && (noRoom(err) || none && !op.refused)
+	return broken && !timedOut(err) || op.urgent() && source.Dial != nil && (noRoom(err) && (!op.refused || source.Has()) || none && !op.refused)
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

@@ -161,12 +161,17 @@ type Round struct {
 	Dropped chan struct{} // closed when the caller drops what it asked for: what waits for its turn gives up
 }
 
-// leaves returns what is closed when the caller of an operation waits no more, or, of a Round, drops what it asked for.
-func leaves(ctx context.Context) <-chan struct{} {
-	if r, ok := ctx.(*Round); ok {
+// leaves returns what is closed when the caller of an operation waits no more. In a Round behind less than many others, the
+// operation waits on until the caller drops what it asked for: it is a vote all the same.
+func leaves(ctx context.Context, waiting int) <-chan struct{} {
+	r, ok := ctx.(*Round)
+	switch {
+	case !ok:
+		return ctx.Done()
+	case waiting < 16*maxStuck:
 		return r.Dropped
 	}
-	return ctx.Done()
+	return r.Over
 }
 
 // enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
@@ -197,10 +202,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	case end.IsZero():
 		return errTimeout
 	}
-	leave := leaves(ctx)
-	if r, ok := ctx.(*Round); ok && l.waiting.Len() >= 16*maxStuck { // where fewer wait, it is a vote all the same
-		leave = r.Over
-	}
+	leave := leaves(ctx, l.waiting.Len())
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
 	l.mu.Unlock()

@@ -169,12 +169,13 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	s.expect()
+	leave := leaves(ctx, s.pending)
 	s.mu.Unlock()
 	free := true
 	for c := s.inTheWay(next); free && c != nil; c = s.inTheWay(next) {
 		s.runner(c).expedite(c)
 		c.mu.Lock()
-		free = c.await(leaves(ctx), due, func() bool { return c.state >= away })
+		free = c.await(leave, due, func() bool { return c.state >= away })
 		c.mu.Unlock()
 	}
 	s.mu.Lock()
