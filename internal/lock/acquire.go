@@ -25,12 +25,11 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int           // how often the servers were asked
-	waits   int           // poll intervals in line; each counts as a try for MaxTries
-	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
-	turn    bool          // we have it
-	wait    time.Duration // until the try after this one, if others are to see that we wait
-	bid                   // with the turn, that of the line
+	tries   int  // how often the servers were asked
+	waits   int  // poll intervals in line; each counts as a try for MaxTries
+	fresh   bool // the turn was free, and no waiter has polled: the first try may be a plain SET
+	turn    bool // we have it
+	bid          // with the turn, that of the line
 	granted bool
 	failure *quorum.Failure // why it is over without the lock; nil until then
 }
@@ -190,8 +189,8 @@ func (a *acquisition) try(ctx context.Context) state {
 	return a.won(0)
 }
 
-// ask returns the answer to a try: one that the call before has left, or its own. While others wait, a try does not end with
-// its call. If each were cut short, because its call has used its time up in line, none would ever have an answer.
+// ask returns the answer to a try: one that the call before has left, or its own. In a line a try does not end with its call.
+// If each were cut short, because its call has used its time up in line, none would ever have an answer.
 func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
@@ -204,12 +203,13 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 			a.key.last.Store(a.grant.votes.Spec())
 			a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 		}
-		if a.Once || !a.turn || ctx.Done() == nil || a.key.fifo.Waiting() == 0 {
+		if a.Once || !a.turn || ctx.Done() == nil || a.fresh && a.key.fifo.Waiting() == 0 {
 			return a.grant.votes.Acquire(ctx, t, nil, with)
 		}
 		of, try, answer := &a.grant.votes, t, make(chan *quorum.Failure, 1) // not t itself, which would be on the heap
-		a.answer = answer
-		a.engine.quorum.Go(func() { answer <- of.Acquire(context.WithoutCancel(ctx), try, nil, with) })
+		on, cut := context.WithCancel(context.WithoutCancel(ctx))
+		a.answer, a.cut = answer, cut
+		a.engine.quorum.Go(func() { answer <- of.Acquire(on, try, nil, with) })
 	}
 	select {
 	case f := <-a.answer:
@@ -218,14 +218,15 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 			break
 		}
 		a.answer = nil
-		if f == nil && quorum.Left(a.grant.votes.Until(), time.Now()) < quorum.Validity(a.Terms.TTL)/2 {
+		if f == nil && !a.grant.votes.Begin(a.grant.votes.Until()) {
 			return a.ask(ctx) // too much of the lease has passed since the lock was won for a call that has left
 		}
 		return f
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}
-	return &quorum.Failure{Kind: quorum.Ended}
+	a.key.leave().pause = server.Monotonic() + a.pause(a.tries) // a call that asks for something else does not ask at once
+	return a.engine.quorum.Unanswered()
 }
 
 // prepare makes the grants of the next try, for this call and for the group behind it in line, and fills in t.

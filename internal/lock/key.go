@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"strconv"
 	"sync/atomic"
@@ -73,7 +74,9 @@ type bid struct {
 	group   []*Grant             // for others of this line, who enter with it
 	ticket  *ticket              // our place in the server's queue; nil without one
 	arrived int64                // the server's clock in µs when we came there, or at the try before; 0: it has not told yet
+	wait    time.Duration        // until the try after this one, if others are to see that we wait
 	answer  chan *quorum.Failure // to a try that is under way, and does not end with the call; nil: there is none
+	cut     context.CancelFunc   // ends that try
 }
 
 // inherit goes on with what is left for the caller, who has the turn: a spare, which is the lock, or a bid. It reports whether
@@ -81,13 +84,14 @@ type bid struct {
 func (a *acquisition) inherit() (won bool) {
 	l := a.key.left
 	for i, g := range l.spares {
-		if *g.terms() == *a.Terms && quorum.Left(g.votes.Until(), time.Now()) > quorum.Validity(a.Terms.TTL)/2 {
+		if *g.terms() == *a.Terms && g.votes.Begin(g.votes.Until()) {
 			a.grant, l.spares = g, append(l.spares[:i], l.spares[i+1:]...)
 			return true
 		}
 	}
 	if l.bid.grant != nil {
 		a.bid, l.bid, a.fresh = l.bid, bid{}, false
+		a.wait = min(a.wait, a.pause(1))
 		if *a.grant.terms() != *a.Terms || a.grant.votes.Spent() {
 			a.replace()
 		}
@@ -101,10 +105,13 @@ func (a *acquisition) replace() {
 	a.grant = a.key.newGrant(&a.Call)
 }
 
-// drop gives up all but the place.
+// drop gives up all but the place, and the time to the next try.
 func (b *bid) drop() {
 	if b.ticket != nil {
 		b.ticket.waiter.Leave()
+	}
+	if b.answer != nil {
+		b.cut()
 	}
 	if b.grant != nil {
 		b.group = append(b.group, b.grant)
@@ -112,7 +119,7 @@ func (b *bid) drop() {
 	if len(b.group) > 0 { // else nothing is allocated
 		quorum.Drop(votes(b.group)...)
 	}
-	*b = bid{arrived: b.arrived}
+	*b = bid{arrived: b.arrived, wait: b.wait}
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.

@@ -80,8 +80,8 @@ func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
 // Accept makes the votes those of a lock that the only server has handed to its token, which is valid until then.
 func (v *Votes) Accept(until time.Time, fence int64) {
-	v.At, v.Fence = time.Now(), fence
-	v.Valid = Left(until, v.At)
+	v.Begin(until)
+	v.Fence = fence
 	v.first.Given()
 }
 
@@ -170,18 +170,23 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 	return failure
 }
 
-// complete is where the lock becomes the caller's, which is valid until then. It says when that was. It fails if it is
-// too late: cancellation wins ties, and at least half of the validity has to be left.
+// complete is where the lock becomes the caller's, which is valid until then. It fails if it is too late.
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
-	v.At = time.Now()
-	v.Valid = Left(until, v.At)
-	switch whole := Validity(v.Spec().TTL); {
-	case conn.Ended(ctx) != nil:
+	enough := v.Begin(until)
+	switch {
+	case conn.Ended(ctx) != nil: // cancellation wins ties
 		return errGivenUp
-	case v.Valid < whole/2:
+	case !enough:
 		return errSlow
 	}
 	return nil
+}
+
+// Begin has the lock, which is valid until then, be given now. It reports whether enough of that is left: half.
+func (v *Votes) Begin(until time.Time) bool {
+	v.At = time.Now()
+	v.Valid = Left(until, v.At)
+	return v.Valid >= Validity(v.Spec().TTL)/2
 }
 
 // raise writes the fence of a lock back to a majority, so that the caller that is granted the lock next meets it on one
