@@ -86,6 +86,34 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	assert.Empty(t, s.Keys(), "it is passed over, if it could not leave")
 }
 
+func TestTheSubscriptionEndsWhenTheLastWaiterHasGotTheLockOrGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, gives := range map[string]bool{"it has got the lock": false, "it has given up": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			holder, m := newMutex(t, s.Pool()), newMutex(t, s.Pool())
+			require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := make(chan error, 1)
+			go func() { got <- m.LockContext(ctx, 0) }()
+			waitQueued(t, s, key, 1)
+			require.Equal(t, 1, subscribers(t, s))
+			if gives {
+				cancel()
+				require.ErrorIs(t, <-got, context.Canceled)
+				unlock(t, holder)
+			} else {
+				unlock(t, holder)
+				require.NoError(t, <-got)
+				unlock(t, m)
+			}
+			redistest.Wait(t, "the subscriber has gone", func() bool { return subscribers(t, s) == 0 })
+		})
+	}
+}
+
 func TestAttemptsAreCountedInTheQueueToo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
