@@ -193,6 +193,29 @@ func TestCloseReportsTheLossOfAParkedGrant(t *testing.T) {
 	}
 }
 
+// No call finds it, but a renewal between two holds.
+func TestALossThatARenewalFindsEndsAParkedGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithLeaseReuse(4900*time.Millisecond))
+		defer c.Close()
+		mutex := c.Mutex("k")
+		first, err := mutex.Acquire(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, first.Release(t.Context()))
+		require.True(t, m.Del("k"), "it is kept")
+		time.Sleep(4 * time.Second) // virtual
+		synctest.Wait()
+		assert.EqualValues(t, 1, c.Stats().LostDeleted)
+		assert.Zero(t, c.Stats().Held)
+		assert.ErrorIs(t, first.Err(), redimutex.ErrUnlocked, "this hold had ended well")
+		require.NoError(t, mutex.TryLockContext(t.Context()), "nothing of the lost grant is in the way")
+		assert.NotEqual(t, first.Token(), mutex.Lease().Token())
+		require.NoError(t, mutex.UnlockContext(t.Context()))
+	})
+}
+
 // kept leaves a lease behind for the next hold with the same options, and returns a Mutex with others.
 func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	t.Helper()
