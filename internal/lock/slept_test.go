@@ -67,3 +67,17 @@ func TestAHandOffFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 		assert.Equal(t, want, a.accept(0))
 	}
 }
+
+func TestASpareFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
+	t.Parallel()
+	e := New([]server.Pool{redistest.Start(t).Pool()})
+	t.Cleanup(func() { e.Close(time.Second) })
+	c := Call{Key: "k", Terms: &server.Terms{Kind: server.Reader, Want: "r", TTL: time.Hour, Timeout: time.Second}}
+	for slept, want := range map[time.Duration]bool{0: true, 40 * time.Minute: false} {
+		a := &acquisition{Call: c, engine: e, key: e.ref(&c), hold: &Hold{Observer: untold{}}}
+		spare := a.key.newGrant(&a.Call)
+		spare.votes.At, spare.votes.Valid = redistest.Earlier(time.Now(), slept), quorum.Validity(c.Terms.TTL)
+		a.key.leave().spares = []*Grant{spare}
+		assert.Equal(t, want, a.inherit())
+	}
+}
