@@ -62,6 +62,32 @@ func TestLessThanHalfOfTheValidityIsNoSuccess(t *testing.T) {
 	})
 }
 
+func TestLessThanHalfOfTheValidityIsNoSuccessOverSeveralServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pools []redimutex.Pool
+		var slow []*redistest.Between
+		for range 3 {
+			server, pool := redistest.Virtual(t)
+			defer func() { assert.False(t, server.Exists("k"), "what was granted too late is given back") }()
+			slow = append(slow, redistest.NewBetween(pool))
+			pools = append(pools, slow[len(slow)-1])
+		}
+		m := newClient(t, pools, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(9*time.Second)).Mutex("k")
+		m.Lock()
+		m.Unlock()
+		for _, s := range slow[:2] {
+			s.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				defer s.Set(nil)
+				defer time.Sleep(6 * time.Second)
+				return run()
+			})
+		}
+		assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)
+		assert.Nil(t, m.Lease())
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestUnlockBeforeTheShortestHoldLeavesTheKeyToExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
