@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -231,6 +232,28 @@ func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	redistest.Wait(t, "another ticket", func() bool { p := place(); return len(p) == 1 && p[0] != first[0] })
 	unlock(t, holder)
 	require.NoError(t, <-second)
+}
+
+// As above, while the waiter goes on: it can't know either what the server did.
+func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	holder.Lock()
+	proxy := s.Proxy()
+	got := startWaiting(t, s, newMutex(t, proxy.Pool(), redimutex.WithNodeTimeout(300*time.Millisecond)), 1)
+	place := func() []string {
+		names, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
+		require.NoError(t, err)
+		return names
+	}
+	first := place()
+	look := proxy.Catch("EVALSHA", first[0])
+	redistest.Receive(t, "a look", look.Arrived())
+	redistest.Wait(t, "another ticket", func() bool { p := place(); return len(p) > 0 && !slices.Contains(p, first[0]) })
+	look.Release()
+	unlock(t, holder)
+	require.NoError(t, <-got)
 }
 
 // The process has a place, and not the goroutine: else one whose goroutines give up early would never be served.
