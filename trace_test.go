@@ -259,6 +259,28 @@ func TestTraceTellsWhatHappens(t *testing.T) {
 	})
 }
 
+func TestARenewalThatIsUnderWayAtTheLossIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		hangs := redistest.NewBetween(pool)
+		var d diary
+		m := newMutex(t, hangs, "k", redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithTrace(d.trace()))
+		m.Lock()
+		l := m.Lease()
+		hangs.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			time.Sleep(time.Minute)
+			return run()
+		})
+		<-l.Done()
+		time.Sleep(10 * time.Second)
+		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
+		steps, _ := d.take()
+		assert.Equal(t, []string{"acquired k", "renewed k", "lost k", "released k"}, steps, "the second renewal has ended after the lease")
+		hangs.Set(nil)
+		time.Sleep(5 * time.Minute) // all that hangs comes back
+	})
+}
+
 func TestTraceWithoutFunctionsIsFine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
