@@ -307,6 +307,19 @@ func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
+// The server still takes it for a writer.
+func TestAWriterWhoseDowngradeHasFailedHasNoShortestHold(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newRWMutex(t, s, redimutex.WithMinHold(time.Minute))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	m.Lock()
+	require.ErrorIs(t, m.Lease().Downgrade(gone), context.Canceled)
+	require.NoError(t, m.RUnlockContext(t.Context()))
+	assert.Empty(t, s.Keys())
+}
+
 func TestInsideDoADowngradedHoldReads(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
