@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -410,4 +411,18 @@ func TestHandOversOfAReleasedLeaseAtOnceAllSaySo(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestATakeOverThatTheServerRefusesLeavesTheHandoverGood(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	h := handOver(t, newMutex(t, s.Pool(), "k"), time.Minute)
+	between := redistest.NewBetween(s.Pool())
+	between.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error("NOPERM no") })
+	m := newMutex(t, between, "k")
+	assert.ErrorContains(t, m.TakeOver(t.Context(), h), "NOPERM")
+	assert.Nil(t, m.Lease())
+	between.Set(nil)
+	require.NoError(t, m.TakeOver(t.Context(), h))
+	m.Unlock()
 }
