@@ -637,6 +637,34 @@ func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	m.Unlock()
 }
 
+// As above, in the first step: the vote of one server goes back, for another taker to find.
+func TestATakerWhoseFirstStepIsRefusedForGoodGivesItsVoteBack(t *testing.T) {
+	t.Parallel()
+	all := locktest.Start(t, 3)
+	fronts, client := fronted(t, all, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	h := handOverEverywhere(t, all, "k", 2*time.Hour)
+	given := all[0].Get("k")
+	stepped := make(chan struct{})
+	for i, f := range fronts {
+		f.On(func(command []string) (fate redistest.Fate) {
+			if first, _ := isStep(command); first && i > 0 {
+				<-stepped
+				fate.Reply = "-NOPERM no\r\n"
+			}
+			return fate
+		})
+	}
+	outcome := make(chan error, 1)
+	m := client.Mutex("k")
+	go func() { outcome <- m.TakeOver(t.Context(), h) }()
+	redistest.Wait(t, "the first server has taken the step", func() bool { return all[0].Get("k") != given })
+	close(stepped)
+	err := redistest.Receive(t, "the outcome", outcome)
+	require.ErrorContains(t, err, "NOPERM")
+	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	redistest.Wait(t, "the Handover is back", func() bool { return all[0].Get("k") == given })
+}
+
 // learnClocks has the client learn the clocks of all servers, also of those that a majority did not wait for.
 func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
 	t.Helper()
