@@ -1,10 +1,9 @@
 // Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
 // nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
 //
-// The way down is acquire.go (the turn in this process, and the tries), key.go (the line for the turn, and what a call leaves
-// to the next in it), wait.go and ticket.go (what a call does that does not get the lock at once), grant.go (one lock on the
-// servers, until it is released or lost), hold.go (from Lock to Unlock) and park.go (what a hold leaves for the next one of
-// this process).
+// The way down is acquire.go (the turn in this process, and the tries), key.go (the line, and what a call leaves to the next
+// in it), wait.go and ticket.go (what a call does that does not get the lock at once), grant.go (one lock on the servers,
+// until it is released or lost), hold.go (from Lock to Unlock) and park.go (what a hold leaves to the next of this process).
 package lock
 
 import (

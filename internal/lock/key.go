@@ -79,8 +79,7 @@ type bid struct {
 	cut     context.CancelFunc   // ends that try
 }
 
-// inherit goes on with what is left for the caller, who has the turn: a spare, which is the lock, or a bid. It reports whether
-// it was a spare.
+// inherit goes on with what is left for the caller, who has the turn: a spare, which is the lock, or a bid. It reports a spare.
 func (a *acquisition) inherit() (won bool) {
 	l := a.key.left
 	for i, g := range l.spares {
@@ -92,7 +91,7 @@ func (a *acquisition) inherit() (won bool) {
 	if l.bid.grant != nil {
 		a.bid, l.bid, a.fresh = l.bid, bid{}, false
 		a.wait = min(a.wait, a.pause(1))
-		if *a.grant.terms() != *a.Terms || a.grant.votes.Spent() {
+		if *a.grant.terms() != *a.Terms {
 			a.replace()
 		}
 	}

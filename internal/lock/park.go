@@ -30,24 +30,21 @@ func (g *Grant) spent(now time.Time) bool {
 func (g *Grant) park(h *Hold, now time.Time) bool {
 	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive // the others may be told of it just now
 	g.mu.Lock()
-	others := g.holds != h || h.next != nil
 	// An Extend first has the grant be over, and then looks at the hold.
-	if h.ended != keepalive.Alive || lost || !others && g.spent(now) {
+	if h.ended != keepalive.Alive || lost || g.spent(now) {
 		g.mu.Unlock()
 		return false
 	}
 	h.ended = keepalive.Unlocked
 	g.remove(h)
-	if !others {
-		g.reuse.last = h.Observer
-		if g.reuse.timer == nil {
-			g.reuse.timer = time.AfterFunc(g.reuse.until.Sub(now), g.expire)
-		}
+	g.reuse.last = h.Observer
+	if g.reuse.timer == nil {
+		g.reuse.timer = time.AfterFunc(g.reuse.until.Sub(now), g.expire)
 	}
 	g.mu.Unlock()
 	h.audience.tell()
 	h.told.Store(true)
-	if !others && g.turn.Load() {
+	if g.turn.Load() { // only of a kind that one holds at a time
 		g.key.pass()
 	}
 	return true

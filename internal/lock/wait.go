@@ -61,7 +61,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		a.ticket.contended(f)
 	case stopped && f.Kind != quorum.Contended, a.ticket == nil && !a.Once && a.grant.votes.Spent():
 		a.replace() // what the servers did with a try that was cut is not known, and the next one must not count on it
-	case a.ticket != nil && (f.Kind == quorum.Lapsed || a.ticket.shown):
+	case a.ticket != nil && a.ticket.shown:
 		a.renewTicket(f)
 	}
 	if stopped {

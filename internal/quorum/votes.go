@@ -172,8 +172,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 
 // complete is where the lock becomes the caller's, which is valid until then. It fails if it is too late.
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
-	enough := v.Begin(until)
-	switch {
+	switch enough := v.Begin(until); {
 	case conn.Ended(ctx) != nil: // cancellation wins ties
 		return errGivenUp
 	case !enough:

@@ -588,6 +588,26 @@ func TestAnExtensionFindsTheGoodConnectionsOfThePoolWhereTheServerTakesNoMore(t 
 	})
 }
 
+func TestAnExtensionDialsAFewTimesAtMostWhereTheServerTakesNoMoreAndThePoolHasNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		s := open(t, pool)
+		q := request("k")
+		done(t, acquire(s, q))
+		user := pool.Get()
+		require.NoError(t, user.Err())
+		defer user.Close()
+		dials := 0
+		pool.Dial = func() (redis.Conn, error) {
+			dials++
+			return nil, redis.Error("ERR max number of clients reached")
+		}
+		failed(t, one(s, q))
+		assert.LessOrEqual(t, dials, 3)
+	})
+}
+
 // A reply that comes too late would break it, and then the pool has to dial.
 func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	t.Parallel()

@@ -153,25 +153,22 @@ type limit struct {
 }
 
 // A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
-// connections. But an operation that has not begun when its try has failed does not begin: a server that hangs would keep
-// one operation of each call.
+// connections. But what has not begun when its try has failed does not begin: a server that hangs would keep one of each call.
 type Round struct {
 	context.Context
-	Over    chan struct{} // closed when the caller waits no more: what waits for its turn behind many others gives up
-	Dropped chan struct{} // closed when the caller drops what it asked for: what waits for its turn gives up
+	Over    chan struct{} // closed when the caller waits no more: what waits behind many others gives up
+	Dropped chan struct{} // closed when the caller drops what it asked for: all that waits gives up
 }
 
 // leaves returns what is closed when the caller of an operation waits no more. In a Round behind less than many others, the
 // operation waits on until the caller drops what it asked for: it is a vote all the same.
 func leaves(ctx context.Context, waiting int) <-chan struct{} {
-	r, ok := ctx.(*Round)
-	switch {
-	case !ok:
-		return ctx.Done()
-	case waiting < 16*maxStuck:
+	if r, ok := ctx.(*Round); ok && waiting < 16*maxStuck {
 		return r.Dropped
+	} else if ok {
+		return r.Over
 	}
-	return r.Over
+	return ctx.Done()
 }
 
 // enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,

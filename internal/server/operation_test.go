@@ -297,6 +297,39 @@ func TestOperationsOfRoundsThatAreOverDoNotCollectAtANode(t *testing.T) {
 	})
 }
 
+// Each waits for the release of the lock before it, which the server does not answer.
+func TestTriesOfRoundsThatAreOverDoNotCollectBehindReleases(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		const locks = 500
+		for i := range locks {
+			done(t, acquire(s, request(fmt.Sprint(i))))
+		}
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			time.Sleep(time.Minute)
+			return nil, redistest.ErrCut
+		})
+		r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
+		var left atomic.Int64
+		var all sync.WaitGroup
+		for i := range locks {
+			before, next := request(fmt.Sprint(i)).claim(s), request(fmt.Sprint(i))
+			before.Given()
+			before.ReleaseLater(time.Time{})
+			all.Go(func() {
+				failed(t, next.claim(s).Try(r, next.try()))
+				left.Add(1)
+			})
+		}
+		synctest.Wait()
+		assert.Zero(t, left.Load())
+		close(r.Over)
+		synctest.Wait()
+		assert.Greater(t, left.Load(), int64(200))
+		all.Wait()
+	})
+}
+
 // A reply that no caller waited for any more was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()

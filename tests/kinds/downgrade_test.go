@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestARenewalOfTheWriterThatIsUnderWayNeverReportsADowngradeAsTaken(t *testi
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		a, b := process(t, s, opts, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(700*time.Millisecond)), process(t, s, opts)
 		for range 4 {
-			assert.NotErrorIs(t, a.Do(t.Context(), func(ctx context.Context) error {
+			err := a.Do(t.Context(), func(ctx context.Context) error {
 				l := redimutex.LeaseFrom(ctx)
 				time.Sleep(time.Until(l.Until()) / 3) // about now it is renewed
 				for range 20 {
@@ -87,7 +88,10 @@ func TestARenewalOfTheWriterThatIsUnderWayNeverReportsADowngradeAsTaken(t *testi
 				}
 				time.Sleep(200 * time.Millisecond)
 				return context.Cause(ctx)
-			}), redimutex.ErrLost)
+			})
+			if lost := (*redimutex.LostError)(nil); errors.As(err, &lost) {
+				assert.Equal(t, redimutex.Expired, lost.Reason, "as on a machine that is too slow for this TTL")
+			}
 		}
 		assert.Zero(t, a.Client().Stats().LostTaken)
 	})

@@ -1,0 +1,229 @@
+package kinds_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// What a call that gives up during its try leaves to the next in line.
+
+// kinds has a call of each kind for one key.
+var kinds = map[string]func(*redimutex.Client) func(context.Context) (*redimutex.Lease, error){
+	"mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
+	"writer": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		return c.RWMutex("k").Acquire
+	},
+	"reader": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		return c.RWMutex("k").RAcquire
+	},
+	"semaphore": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		return c.Semaphore("k", 2).Acquire
+	},
+}
+
+// one after the other makes n calls, every so often, each of which gives up after a while.
+func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, acquire func(i int, ctx context.Context)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * every)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			time.AfterFunc(while, cancel)
+			acquire(i, ctx)
+		})
+	}
+	all.Wait()
+}
+
+// distant has each command over a pool take so long, and counts the scripts.
+func distant(pool *redis.Pool, rtt time.Duration) (far *redistest.Between, scripts *atomic.Int64) {
+	far, scripts = redistest.NewBetween(pool), new(atomic.Int64)
+	far.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		if strings.HasPrefix(command, "EVAL") {
+			scripts.Add(1)
+		}
+		time.Sleep(rtt)
+		return run()
+	})
+	return far, scripts
+}
+
+// Where there is never more than one behind the first, it comes when the try of the first has begun.
+func TestALineOfTwoThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
+	t.Parallel()
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				far, _ := distant(pool, 120*time.Millisecond)
+				call := kind(newClient(t, far, redimutex.WithTTL(time.Minute)))
+				got := 0
+				var mu sync.Mutex
+				oneAfterTheOther(t.Context(), 50, 100*time.Millisecond, 150*time.Millisecond, func(_ int, ctx context.Context) {
+					if lease, err := call(ctx); err == nil {
+						mu.Lock()
+						got++
+						mu.Unlock()
+						assert.NoError(t, lease.Release(t.Context()))
+					}
+				})
+				assert.Greater(t, got, 10)
+			})
+		})
+	}
+}
+
+func TestALineOfCallsThatGiveUpDuringTriesAsksNoMoreOftenThanOneThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, pool := redistest.Virtual(t)
+				if name != "semaphore" {
+					require.NoError(t, server.Set("k", "foreign"))
+				} else {
+					for range 2 {
+						_, err := newClient(t, pool, redimutex.WithTTL(time.Hour)).Semaphore("k", 2).Acquire(t.Context())
+						require.NoError(t, err)
+					}
+				}
+				far, scripts := distant(pool, 20*time.Millisecond)
+				call := kind(newClient(t, far, redimutex.WithPollInterval(time.Second)))
+				oneAfterTheOther(t.Context(), 1000, 10*time.Millisecond, 300*time.Millisecond, func(_ int, ctx context.Context) {
+					_, err := call(ctx)
+					assert.ErrorIs(t, err, context.Canceled)
+				})
+				assert.LessOrEqual(t, scripts.Load(), int64(16), "in 10 s")
+			})
+		})
+	}
+}
+
+func TestCallsOfOtherTermsThatGiveUpDuringTriesLeaveAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		far, scripts := distant(pool, 120*time.Millisecond)
+		c := newClient(t, far, redimutex.WithPollInterval(time.Second))
+		all := []*redimutex.Mutex{c.Mutex("k"), c.Mutex("k", redimutex.WithOwner("another"))}
+		oneAfterTheOther(t.Context(), 1000, 10*time.Millisecond, 100*time.Millisecond, func(i int, ctx context.Context) {
+			assert.ErrorIs(t, all[i%2].LockContext(ctx, 0), context.Canceled)
+		})
+		assert.LessOrEqual(t, scripts.Load(), int64(50), "in 10 s, each try and its release")
+	})
+}
+
+// Else a server that hangs would keep the last try of each line for a node timeout.
+func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := s.Proxy()
+	pool := redimutex.NewPoolAt("tcp", proxy.Addr())
+	t.Cleanup(func() { pool.Close() })
+	c := newClient(t, pool, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(10*time.Minute))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const lines = 8
+	for i := range lines {
+		key := fmt.Sprint(i)
+		s.Do("SET", key, "foreign")
+		for range 2 {
+			startWith(t, ctx, c.Mutex(key).Acquire)
+		}
+	}
+	redistest.Wait(t, "all to wait", func() bool { return c.Stats().Waiting == 2*lines })
+	proxy.Hold(redistest.Replies)
+	t.Cleanup(func() { proxy.Release() })
+	inUse := func() int { return pool.Stats().ActiveCount - pool.Stats().IdleCount }
+	redistest.Wait(t, "a try for each line", func() bool { return inUse() == lines })
+	cancel()
+	redistest.Wait(t, "the releases alone", func() bool { return inUse() <= 2 })
+}
+
+// A hooked is a context that calls a function when it is looked at for the second time.
+type hooked struct {
+	context.Context
+	looks atomic.Int64
+	call  func()
+}
+
+func (h *hooked) Err() error {
+	if h.looks.Add(1) == 2 {
+		h.call()
+	}
+	return h.Context.Err()
+}
+
+// Others have come behind it before its try, which is the first of the line, so nothing is known of the key.
+func TestACallWhoseTryGoesOnForOthersSaysThatNoServerAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		silent, _ := distant(pool, time.Hour)
+		c := newClient(t, silent)
+		limited, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		ctx, leave := context.WithCancel(t.Context())
+		waiting := 0
+		first := startWith(t, &hooked{Context: limited, call: func() {
+			startWith(t, ctx, c.Mutex("k").Acquire)
+			synctest.Wait()
+			waiting = c.Stats().Waiting
+		}}, c.Mutex("k").Acquire)
+		<-first.done
+		assert.Equal(t, 1, waiting)
+		assert.ErrorIs(t, first.err, context.DeadlineExceeded)
+		assert.ErrorIs(t, first.err, redimutex.ErrUnavailable)
+		silent.Set(nil)
+		leave()
+		time.Sleep(2 * time.Hour) // until the last command is over
+	})
+}
+
+// And not when the server gave it, which was for a call that has left since.
+func TestAnInheritedLockIsKeptForItsShortestHoldFromWhenItsCallHasIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		require.NoError(t, server.Set("k", "foreign"))
+		near := redistest.NewBetween(pool)
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newClient(t, near, redimutex.WithMinHold(time.Second), redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) {
+			if ctx.Err() != nil {
+				time.Sleep(600 * time.Millisecond) // before it passes the turn on
+			}
+		}}))
+		first := startWith(t, ctx, c.Mutex("k").Acquire)
+		synctest.Wait()
+		second := start(t, c.Mutex("k").Acquire)
+		synctest.Wait()
+		server.Del("k")
+		near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			near.Set(nil)
+			reply, err := run()
+			cancel()
+			return reply, err
+		})
+		<-first.done
+		<-second.done
+		release(t, second.get(t))
+		assert.InDelta(t, time.Second, server.TTL("k"), float64(10*time.Millisecond))
+	})
+}
