@@ -39,7 +39,7 @@ func (l *Lease) Token() string { return l.hold.Token() }
 // Fence returns the fencing token of the hold, 0 without [WithFencing].
 func (l *Lease) Fence() int64 { return l.hold.Fence() }
 
-// Until returns when the validity ends, unless the lease is renewed before, or Err is not nil: then it has ended. The time
+// Until returns when the validity ends if no renewal comes before. Where Err is not nil, it has ended already. The time
 // has a monotonic reading: setting the wall clock does not disturb a comparison with [time.Now].
 func (l *Lease) Until() time.Time { return l.hold.Until() }
 

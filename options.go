@@ -262,7 +262,7 @@ func WithLeaseReuse(d time.Duration) Option {
 // The Client dials the connections through its pool, outside its limit, and [Client.Close] closes them. After Close,
 // Unlock dials. They end when they are as old as the MaxConnLifetime of the pool, and are not tested on borrow. If a reply
 // has not come within the node timeout of the Client, or a longer one of the lock, its connection ends, and the other
-// commands on it go on over another. Connections that have been silent for as long are replaced, too.
+// commands on it go on over another. Connections that have answered nothing sent since then are replaced, too.
 //
 // It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, if the
 // [Pool] can't dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose

@@ -16,10 +16,10 @@ import (
 // timeout. A type that embeds a *redis.Pool has its GetContext: if it changes Get, it must change GetContext, too. If
 // a connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
-// A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). That replaces a broken connection, and
-// serves a renewal, or a release in the background, while the pool is full: beside its limit, at most as many as the limit
-// again, and more for these two. Any other Pool has to get past its broken ones, 20 an operation at most. Do("") has to return
-// all pending replies, as redigo's.
+// A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). What that dials replaces a broken
+// connection; and while the pool is full, it serves renewals, and releases in the background. It does not count against the
+// pool's limit. Beside the pool there are as many as that at most, and more for renewals and such releases. Any other Pool
+// has to get past its broken ones, 20 an operation at most. Do("") has to return all pending replies, as redigo's.
 //
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
 // with. A panic of the Pool, or of a connection that runs a command, is an error of the operation.

@@ -35,13 +35,12 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 
 // A Key is one line in this process: its goroutines in order, and what they leave for each other.
 type Key struct {
-	engine *Engine
-	line   line
-	last   atomic.Pointer[server.Lock] // what a call with the turn has last asked the servers for; nil before that
-	fifo   fifo.Line
-	refs   atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
-	// refused says, in a line of those that may hold the lock together, that the servers have refused one, and others wait.
-	refused atomic.Bool
+	engine  *Engine
+	line    line
+	last    atomic.Pointer[server.Lock] // what a call with the turn has last asked the servers for; nil before that
+	fifo    fifo.Line
+	refs    atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
+	refused atomic.Bool  // of a Shared kind: the servers have refused one, and others wait
 
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
@@ -73,7 +72,7 @@ type bid struct {
 	grant   *Grant               // of the next try; nil: a new one
 	group   []*Grant             // for others of this line, who enter with it
 	ticket  *ticket              // our place in the server's queue; nil without one
-	arrived int64                // the server's clock in µs when we came there, or at the try before; 0: it has not told yet
+	arrived int64                // when we came there, by the first answer of the server, whose clock it is, in µs; 0: no answer yet
 	wait    time.Duration        // until the try after this one, if others are to see that we wait
 	answer  chan *quorum.Failure // to a try that is under way, and does not end with the call; nil: there is none
 	cut     context.CancelFunc   // ends that try

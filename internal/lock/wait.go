@@ -11,8 +11,6 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// This file is what an acquisition does that does not get the lock at once: it waits for its turn, and between tries.
-
 // join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here
 // counts as a try that found it locked.
 func (a *acquisition) join(ctx context.Context) (granted bool) {

@@ -15,7 +15,7 @@ import (
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
 // Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
-// is refused, the server may take no more connections, and the operation waits for one of the pool instead.
+// is refused, the server may take no more connections, and the operation takes one that the pool has, or waits for one.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only what is urgent does.
@@ -80,7 +80,7 @@ func (op *operation) close() {
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is replaced only if the server refused it. What
-// is urgent also goes on if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
+// is urgent also goes on if the pool gives it none, or one that the server refuses while the pool may have others.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
@@ -90,8 +90,12 @@ func (op *operation) broken(err error) bool {
 		return false
 	case op.fresh.Load() && !op.refused:
 		return noRoom(err) || op.conn == nil && !timedOut(err)
+	case broken && !timedOut(err):
+		return true
+	case op.refused:
+		none = noRoom(err) && source.Has()
 	}
-	return broken && !timedOut(err) || op.urgent() && source.Dial != nil && (noRoom(err) && (!op.refused || source.Has()) || none && !op.refused)
+	return op.urgent() && source.Dial != nil && (none || noRoom(err) && !op.refused)
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

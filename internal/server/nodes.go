@@ -39,10 +39,8 @@ type nodes struct {
 	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
 }
 
-const (
-	slotsAge   = 10 * time.Second // how long we go by an answer about the slots
-	askTimeout = time.Second      // how long a node may take for that answer
-)
+// How long we go by an answer about the slots, and how long a node may take for it.
+const slotsAge, askTimeout = 10 * time.Second, time.Second
 
 // A place is where a key is: the node that serves it, and the clock of that.
 type place struct {
