@@ -467,6 +467,37 @@ func (c *muteConn) ReceiveWithTimeout(d time.Duration) (any, error) {
 
 func (c *muteConn) Err() error { return cmp.Or(c.broken, c.Conn.Err()) }
 
+// No caller waits for it, and what the pool keeps may be as silent for the next try as it was.
+func TestAReleaseInTheBackgroundLeavesItToTheNextTryToDialToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxIdle = 2
+		var silent atomic.Bool
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) {
+			c, err := dial()
+			if silent.Load() {
+				return c, err
+			}
+			return &muteConn{Conn: c, silent: &silent}, err
+		}
+		s := open(t, pool)
+		q := request("k")
+		done(t, acquire(s, q))
+		users := []redis.Conn{pool.Get(), pool.Get()}
+		for _, user := range users {
+			require.NoError(t, user.Close())
+		}
+		require.Equal(t, 2, pool.IdleCount())
+		silent.Store(true)
+		failed(t, one(s, q))
+		releaseLater(s, q)
+		time.Sleep(time.Second)
+		done(t, acquire(s, request("k")))
+	})
+}
+
 // So no operation dials when as many do as the pool may have, whatever became of those before.
 func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 	t.Parallel()
