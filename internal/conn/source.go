@@ -132,7 +132,7 @@ func (s *Source) Full() bool {
 // Has reports whether the pool may give out a connection that it does not dial now: one that is idle, or that comes back.
 func (s *Source) Has() bool {
 	p, ok := s.Pool.(*redis.Pool)
-	return !ok || s.Full() || p.Stats().IdleCount > 0
+	return !ok || p.Wait && s.Full() || p.IdleCount() > 0
 }
 
 // ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.

@@ -73,13 +73,6 @@ func New(pools []server.Pool) *Engine {
 // Held returns how many grants are alive, with those that are parked.
 func (e *Engine) Held() int { return len(e.keeper.Leases()) }
 
-// Keys returns how many lines the Engine remembers, for tests that look for a leak.
-func (e *Engine) Keys() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.keys)
-}
-
 // Errors returns how many operations have failed, by server.
 func (e *Engine) Errors() []int64 {
 	all := make([]int64, len(e.servers))

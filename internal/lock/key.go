@@ -110,6 +110,7 @@ func (b *bid) drop() {
 	}
 	if b.answer != nil {
 		b.cut()
+		<-b.answer // at once: the release of a try that was cut goes before the next try
 	}
 	if b.grant != nil {
 		b.group = append(b.group, b.grant)

@@ -95,15 +95,15 @@ func (r *round) run(ctx context.Context) {
 // count counts the votes. When the timer fires, one that was thought to be alive hangs, so those that were thought to hang
 // are needed; often they were but slow for a moment. They have the time that is left.
 func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration) {
-	if r.tallies[0].stuck(len(r.skipped)) {
-		r.askSkipped()
-	}
 	var look <-chan time.Time
+	t := &r.tallies[0] // of the last vote
 	for undecided := len(r.tallies); undecided > 0; {
+		if n := len(r.skipped); n > 0 && t.stuck(n) {
+			r.askSkipped()
+		}
 		select {
 		case v := <-r.votes:
-			t := &r.tallies[v.lock]
-			if t.told {
+			if t = &r.tallies[v.lock]; t.told {
 				continue
 			}
 			t.cast(v.server, v.reply)
@@ -111,9 +111,6 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 				r.tell(v.lock)
 				undecided--
 				continue
-			}
-			if n := len(r.skipped); n > 0 && t.stuck(n) {
-				r.askSkipped()
 			}
 			if t.split(r.rival) && look == nil { // not at once: often they are but slow for a moment
 				look = time.After(max(server.MinSilence, r.bound/10))

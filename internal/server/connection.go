@@ -15,7 +15,7 @@ import (
 // others might be as silent. A release in the background does so too, but the next try or extension still has to.
 //
 // Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
-// is refused, the server may take no more connections, and the operation takes one that the pool has, or waits for one.
+// is refused, the server may take no more connections, and the operation waits for one that the pool need not dial.
 
 // freshen has the operation dial its next connection, if it can. While as many as the pool may have were dialled beside it,
 // only what is urgent does.
@@ -53,6 +53,9 @@ func (op *operation) connect() (err error) {
 	if op.fresh.Load() && !op.refused {
 		op.conn, err = source.Dial(ctx)
 	} else {
+		for op.refused && op.early() && !source.Has() && op.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		op.conn, err = source.Get(ctx)
 	}
 	if err != nil {
@@ -78,9 +81,12 @@ func (op *operation) close() {
 	op.conn, op.bad = nil, false
 }
 
+// early reports whether op is in the first half of its time.
+func (op *operation) early() bool { return time.Since(op.began) < time.Until(op.end) }
+
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is replaced only if the server refused it. What
-// is urgent also goes on if the pool gives it none, or one that the server refuses while the pool may have others.
+// is urgent also goes on if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
@@ -93,7 +99,7 @@ func (op *operation) broken(err error) bool {
 	case broken && !timedOut(err):
 		return true
 	case op.refused:
-		none = noRoom(err) && source.Has()
+		none = noRoom(err) && op.early()
 	}
 	return op.urgent() && source.Dial != nil && (none || noRoom(err) && !op.refused)
 }
@@ -131,7 +137,7 @@ func (op *operation) follow(err error, n int) bool {
 		}
 	}
 	switch {
-	case replicas(err) && !op.pinned && !op.fresh.Load() && op.redials < op.server.Source.Redials && time.Since(op.began) < time.Until(op.end):
+	case replicas(err) && !op.pinned && !op.fresh.Load() && op.redials < op.server.Source.Redials && op.early():
 		op.redials++
 		op.freshen()
 	case op.pinned && coded(err, "MOVED") && n < maxMoves: // the pool has heard it as well, and now knows the node

@@ -138,7 +138,10 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const maxStuck = 16 // operations of one node may always run at once
+const (
+	maxStuck = 16            // operations of one node may always run at once
+	many     = 16 * maxStuck // where so many wait, what comes later leaves with its Round
+)
 
 // A limit bounds how many operations a node that hangs keeps: goroutines, with a connection or a dial, that nothing ends. So
 // many may run as have come back in time; as with TCP, that number grows while they do, and falls when one does not.
@@ -158,10 +161,10 @@ type Round struct {
 	Dropped chan struct{} // closed when the caller drops what it asked for: all that waits gives up
 }
 
-// leaves returns what is closed when the caller of an operation waits no more. In a Round behind less than many others, the
+// leaves returns what is closed when the caller of an operation waits no more. In a Round that does not wait behind many, the
 // operation waits on until the caller drops what it asked for: it is a vote all the same.
-func leaves(ctx context.Context, waiting int) <-chan struct{} {
-	if r, ok := ctx.(*Round); ok && waiting < 16*maxStuck {
+func leaves(ctx context.Context, behindMany bool) <-chan struct{} {
+	if r, ok := ctx.(*Round); ok && !behindMany {
 		return r.Dropped
 	} else if ok {
 		return r.Over
@@ -197,7 +200,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	case end.IsZero():
 		return errTimeout
 	}
-	leave := leaves(ctx, l.waiting.Len())
+	leave := leaves(ctx, l.waiting.Len() >= many)
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
 	l.mu.Unlock()

@@ -312,6 +312,8 @@ func TestTriesOfRoundsThatAreOverDoNotCollectBehindReleases(t *testing.T) {
 		r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
 		var left atomic.Int64
 		var all sync.WaitGroup
+		all.Go(func() { failed(t, acquire(s, request("first"))) })
+		time.Sleep(time.Second) // the server is silent
 		for i := range locks {
 			before, next := request(fmt.Sprint(i)).claim(s), request(fmt.Sprint(i))
 			before.Given()

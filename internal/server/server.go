@@ -167,9 +167,10 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 // await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
 // is. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
+	silent := s.Silent(time.Now()) > 0
 	s.mu.Lock()
 	s.expect()
-	leave := leaves(ctx, s.pending)
+	leave := leaves(ctx, silent && s.pending > many)
 	s.mu.Unlock()
 	free := true
 	for c := s.inTheWay(next); free && c != nil; c = s.inTheWay(next) {

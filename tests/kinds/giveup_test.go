@@ -227,3 +227,36 @@ func TestAnInheritedLockIsKeptForItsShortestHoldFromWhenItsCallHasIt(t *testing.
 		assert.InDelta(t, time.Second, server.TTL("k"), float64(10*time.Millisecond))
 	})
 }
+
+// The server is slow to answer the try that is cut, and has taken the lock for it.
+func TestATryThatWasCutIsNotInTheWayOfTheNextCall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := s.Proxy()
+	c := newClient(t, redimutex.NewPoolAt("tcp", proxy.Addr()), append(long, redimutex.WithMultiplexing(1))...)
+	m, other := c.Mutex("k"), newClient(t, s.Pool(), long...).Mutex("k")
+	for range 10 {
+		other.Lock()
+		leaves, leave := context.WithCancel(t.Context())
+		first := startWith(t, leaves, m.Acquire)
+		redistest.Wait(t, "one to wait", func() bool { return c.Stats().Waiting == 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		second := startWith(t, ctx, m.Acquire)
+		redistest.Wait(t, "one behind it", func() bool { return c.Stats().Waiting == 2 })
+		leave()
+		<-first.done
+		other.Unlock()
+		proxy.Hold(redistest.Replies)
+		silent := time.Now()
+		redistest.Wait(t, "the lock to be taken", func() bool { return s.Exists("k") })
+		redistest.Wait(t, "a long silence", func() bool { return time.Since(silent) > 100*time.Millisecond })
+		cancel()
+		<-second.done
+		time.AfterFunc(time.Millisecond, func() { proxy.Release() })
+		if second.err == nil { // the answer had come before
+			release(t, second.lease)
+		}
+		require.NoError(t, m.TryLockContext(t.Context()))
+		m.Unlock()
+	}
+}
