@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
@@ -53,9 +55,6 @@ func (op *operation) connect() (err error) {
 	if op.fresh.Load() && !op.refused {
 		op.conn, err = source.Dial(ctx)
 	} else {
-		for op.refused && op.early() && !source.Has() && op.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
 		op.conn, err = source.Get(ctx)
 	}
 	if err != nil {
@@ -81,12 +80,11 @@ func (op *operation) close() {
 	op.conn, op.bad = nil, false
 }
 
-// early reports whether op is in the first half of its time.
-func (op *operation) early() bool { return time.Since(op.began) < time.Until(op.end) }
+func (op *operation) early() bool { return time.Since(op.began) < time.Until(op.end) } // in the first half of its time
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
 // broken, perhaps while its pool kept it. Silence is something else. A fresh one is replaced only if the server refused it. What
-// is urgent also goes on if the pool gives it none, or one that the server refuses: those who hold locks may have them all.
+// is urgent also goes on if the pool gives it none, or one that the server refuses; and then waits until one comes back.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
@@ -98,10 +96,15 @@ func (op *operation) broken(err error) bool {
 		return noRoom(err) || op.conn == nil && !timedOut(err)
 	case broken && !timedOut(err):
 		return true
-	case op.refused:
-		none = noRoom(err) && op.early()
+	case !op.urgent() || source.Dial == nil:
+		return false
+	case op.refused && (noRoom(err) || errors.Is(err, redis.ErrPoolExhausted)):
+		for op.early() && !source.Has() && op.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return op.early()
 	}
-	return op.urgent() && source.Dial != nil && (none || noRoom(err) && !op.refused)
+	return !op.refused && (none || noRoom(err))
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

@@ -639,6 +639,24 @@ func TestAnExtensionDialsAFewTimesAtMostWhereTheServerTakesNoMoreAndThePoolHasNo
 	})
 }
 
+func TestAnExtensionWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 1} { // a pool that is full, and does not wait, has none either
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			pool.MaxActive = limit
+			s := open(t, pool)
+			q := request("k")
+			done(t, acquire(s, q))
+			user := pool.Get()
+			require.NoError(t, user.Err())
+			pool.Dial = func() (redis.Conn, error) { return nil, redis.Error("ERR max number of clients reached") }
+			time.AfterFunc(q.Timeout/4, func() { user.Close() })
+			done(t, one(s, q))
+		})
+	}
+}
+
 // A reply that comes too late would break it, and then the pool has to dial.
 func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	t.Parallel()

@@ -138,10 +138,7 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const (
-	maxStuck = 16            // operations of one node may always run at once
-	many     = 16 * maxStuck // where so many wait, what comes later leaves with its Round
-)
+const maxStuck, many = 16, 256 // operations of a node may always run at once; what waits behind so many leaves with its Round
 
 // A limit bounds how many operations a node that hangs keeps: goroutines, with a connection or a dial, that nothing ends. So
 // many may run as have come back in time; as with TCP, that number grows while they do, and falls when one does not.
