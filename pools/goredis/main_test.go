@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"testing"
+	"time"
 
 	redigo "github.com/gomodule/redigo/redis"
 	"github.com/redis/go-redis/v9"
@@ -17,10 +18,14 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// open returns the pool of a client, and closes both at the end of the test.
+// open returns the pool of a client, and closes both at the end of the test. A dial that outlives its ctx may find the primary
+// after that. go-redis subscribes at the Sentinel then, although it is closed, and a second Close ends it.
 func open(t testing.TB, client redis.UniversalClient) goredis.PoolCloser {
 	t.Helper()
-	t.Cleanup(func() { client.Close() })
+	t.Cleanup(func() {
+		client.Close()
+		time.AfterFunc(10*time.Second, func() { client.Close() })
+	})
 	pool, err := goredis.Pool(client)
 	require.NoError(t, err)
 	t.Cleanup(func() { pool.Close() })
