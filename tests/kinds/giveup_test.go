@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -197,33 +198,50 @@ func TestACallWhoseTryGoesOnForOthersSaysThatNoServerAnswered(t *testing.T) {
 	})
 }
 
+// inherited has a call give up just as its try wins, and returns the hold of the next one, which finds the win some time later.
+func inherited(t *testing.T, server *miniredis.Miniredis, pool *redis.Pool, later time.Duration, opts ...redimutex.Option) *redimutex.Lease {
+	t.Helper()
+	require.NoError(t, server.Set("k", "foreign"))
+	near := redistest.NewBetween(pool)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := newClient(t, near, append(opts, redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) {
+		if ctx.Err() != nil {
+			time.Sleep(later) // before it passes the turn on
+		}
+	}}))...)
+	first := startWith(t, ctx, c.Mutex("k").Acquire)
+	synctest.Wait()
+	second := start(t, c.Mutex("k").Acquire)
+	synctest.Wait()
+	server.Del("k")
+	near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		near.Set(nil)
+		reply, err := run()
+		cancel()
+		return reply, err
+	})
+	<-first.done
+	<-second.done
+	return second.get(t)
+}
+
+// As after a pause of the process: half of the validity at least has to be left when a call gets the lock.
+func TestAWonLockThatLayTooLongIsAskedForOnceMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		lease := inherited(t, server, pool, 900*time.Millisecond, redimutex.WithTTL(time.Second))
+		assert.Greater(t, time.Until(lease.Until()), 500*time.Millisecond)
+		release(t, lease)
+	})
+}
+
 // And not when the server gave it, which was for a call that has left since.
 func TestAnInheritedLockIsKeptForItsShortestHoldFromWhenItsCallHasIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		require.NoError(t, server.Set("k", "foreign"))
-		near := redistest.NewBetween(pool)
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newClient(t, near, redimutex.WithMinHold(time.Second), redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) {
-			if ctx.Err() != nil {
-				time.Sleep(600 * time.Millisecond) // before it passes the turn on
-			}
-		}}))
-		first := startWith(t, ctx, c.Mutex("k").Acquire)
-		synctest.Wait()
-		second := start(t, c.Mutex("k").Acquire)
-		synctest.Wait()
-		server.Del("k")
-		near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			near.Set(nil)
-			reply, err := run()
-			cancel()
-			return reply, err
-		})
-		<-first.done
-		<-second.done
-		release(t, second.get(t))
+		release(t, inherited(t, server, pool, 600*time.Millisecond, redimutex.WithMinHold(time.Second)))
 		assert.InDelta(t, time.Second, server.TTL("k"), float64(10*time.Millisecond))
 	})
 }

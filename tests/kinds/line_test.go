@@ -197,37 +197,6 @@ func TestTheLockOfACallThatEndsWithItsTryGoesToTheNextInLine(t *testing.T) {
 	}
 }
 
-// As after a pause of the process: half of the validity at least has to be left when a call gets the lock.
-func TestAWonLockThatLayTooLongIsAskedForOnceMore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server, pool := redistest.Virtual(t)
-		require.NoError(t, server.Set("k", "foreign"))
-		near := redistest.NewBetween(pool)
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newClient(t, near, redimutex.WithTTL(time.Second), redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) {
-			if ctx.Err() != nil {
-				time.Sleep(900 * time.Millisecond) // before it passes the turn on
-			}
-		}}))
-		first := startWith(t, ctx, c.Mutex("k").Acquire)
-		synctest.Wait()
-		second := start(t, c.Mutex("k").Acquire)
-		synctest.Wait()
-		server.Del("k")
-		near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			near.Set(nil)
-			reply, err := run()
-			cancel()
-			return reply, err
-		})
-		<-first.done
-		<-second.done
-		assert.Greater(t, time.Until(second.get(t).Until()), 500*time.Millisecond)
-		release(t, second.get(t))
-	})
-}
-
 // Else its lock, which may have been won, would be renewed by each call that is cut in turn, and be no call's.
 func TestTheTokenOfATryThatWasCutIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
