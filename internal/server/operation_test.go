@@ -297,39 +297,57 @@ func TestOperationsOfRoundsThatAreOverDoNotCollectAtANode(t *testing.T) {
 	})
 }
 
-// Each waits for the release of the lock before it, which the server does not answer.
-func TestTriesOfRoundsThatAreOverDoNotCollectBehindReleases(t *testing.T) {
+// Each waits for the release of the lock before it. Where the server answers that, if late, each is a vote all the same.
+func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		const locks = 500
-		for i := range locks {
-			done(t, acquire(s, request(fmt.Sprint(i))))
-		}
-		b.Set(func(func() (any, error), string, []any) (any, error) {
-			time.Sleep(time.Minute)
-			return nil, redistest.ErrCut
-		})
-		r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
-		var left atomic.Int64
-		var all sync.WaitGroup
-		all.Go(func() { failed(t, acquire(s, request("first"))) })
-		time.Sleep(time.Second) // the server is silent
-		for i := range locks {
-			before, next := request(fmt.Sprint(i)).claim(s), request(fmt.Sprint(i))
-			before.Given()
-			before.ReleaseLater(time.Time{})
-			all.Go(func() {
-				failed(t, next.claim(s).Try(r, next.try()))
-				left.Add(1)
+	for locks, silent := range map[int]bool{500: true, 264: false} { // of more than 256, but no more wait for their turn
+		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			before := make([]*server.Claim, locks)
+			for i := range before {
+				q := request(fmt.Sprint(i))
+				before[i] = q.claim(s)
+				done(t, before[i].Try(t.Context(), q.try()))
+			}
+			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				if silent {
+					time.Sleep(time.Minute)
+					return nil, redistest.ErrCut
+				}
+				time.Sleep(10 * time.Millisecond)
+				return run()
 			})
-		}
-		synctest.Wait()
-		assert.Zero(t, left.Load())
-		close(r.Over)
-		synctest.Wait()
-		assert.Greater(t, left.Load(), int64(200))
-		all.Wait()
-	})
+			var won, left atomic.Int64
+			var all sync.WaitGroup
+			if silent {
+				q := request("first")
+				all.Go(func() { assert.Error(t, acquire(s, q).Err) })
+				time.Sleep(time.Second)
+			}
+			r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
+			for i, c := range before {
+				c.ReleaseLater(time.Time{})
+				q := request(fmt.Sprint(i))
+				all.Go(func() {
+					if q.claim(s).Try(r, q.try()).Verdict == server.Done {
+						won.Add(1)
+					} else {
+						left.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			assert.Zero(t, left.Load())
+			close(r.Over)
+			synctest.Wait()
+			if silent {
+				assert.Greater(t, left.Load(), int64(200))
+			}
+			all.Wait()
+			if !silent {
+				assert.EqualValues(t, locks, won.Load())
+			}
+		})
+	}
 }
 
 // A reply that no caller waited for any more was a win.
