@@ -25,11 +25,12 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int  // how often the servers were asked
-	waits   int  // poll intervals in line; each counts as a try for MaxTries
-	fresh   bool // the turn was free, and no waiter has polled: the first try may be a plain SET
-	turn    bool // we have it
-	bid          // with the turn, that of the line
+	tries   int           // how often the servers were asked
+	waits   int           // poll intervals in line; each counts as a try for MaxTries
+	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
+	turn    bool          // we have it
+	wait    time.Duration // until the next try, where others saw by the last that we wait; 0: it was not ours
+	bid                   // with the turn, that of the line
 	granted bool
 	failure *quorum.Failure // why it is over without the lock; nil until then
 }

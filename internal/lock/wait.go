@@ -89,7 +89,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
-	if !a.Terms.Kind.Shows {
+	if !a.Terms.Kind.Shows || a.wait == 0 {
 		a.wait = a.pause(a.tries)
 	}
 	return a.await(ctx, a.wait)

@@ -35,7 +35,7 @@ var kinds = map[string]func(*redimutex.Client) func(context.Context) (*redimutex
 	},
 }
 
-// one after the other makes n calls, every so often, each of which gives up after a while.
+// oneAfterTheOther makes n calls, one every so often, each of which gives up after a while.
 func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, acquire func(i int, ctx context.Context)) {
 	var all sync.WaitGroup
 	for i := range n {

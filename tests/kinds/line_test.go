@@ -100,26 +100,14 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 // Else the first in line would use its time up while it waits, have its try cut short, and leave the next no more.
 func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	t.Parallel()
-	for name, acquire := range map[string]func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error){
-		"mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
-		"semaphore": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-			return c.Semaphore("k", 2).Acquire
-		},
-		"reader": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-			return c.RWMutex("k").RAcquire
-		},
-	} {
+	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server, pool := redistest.Virtual(t)
 				require.NoError(t, server.Set("k", "foreign"))
-				far := redistest.NewBetween(pool)
-				far.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-					time.Sleep(100 * time.Millisecond)
-					return run()
-				})
-				call := acquire(newClient(t, far, redimutex.WithTTL(time.Minute)))
+				far, _ := distant(pool, 100*time.Millisecond)
+				call := kind(newClient(t, far, redimutex.WithTTL(time.Minute)))
 				var late atomic.Int64 // how many have got it, long after it became free
 				var all sync.WaitGroup
 				began := time.Now()
