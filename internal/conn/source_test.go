@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,3 +170,89 @@ type timeout struct{ text string }
 
 func (t timeout) Error() string { return t.text }
 func (timeout) Timeout() bool   { return true }
+
+// Nothing ends a dial that takes no notice of its ctx.
+func TestFewDialsHangAndOnesThatHaveEndedDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let, dials := make(chan struct{}), new(atomic.Int32)
+		s := conn.Of(&redis.Pool{Dial: func() (redis.Conn, error) {
+			dials.Add(1)
+			<-let
+			return nil, errors.New("no route")
+		}})
+		const few = 16
+		for range few {
+			_, err := s.Dial(until{t.Context(), time.Now().Add(time.Second)})
+			require.ErrorIs(t, err, conn.ErrTimeout)
+		}
+		_, err := s.Dial(t.Context())
+		require.ErrorContains(t, err, "too many dials hang already")
+		assert.EqualValues(t, few, dials.Load())
+		close(let)
+		synctest.Wait()
+		_, err = s.Dial(t.Context())
+		require.ErrorContains(t, err, "no route")
+	})
+}
+
+// The slice of the caller may have room for those that the Dialer adds. The race detector sees who shares them.
+func TestDialsAtOnceShareNoOptions(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	opts := append(make([]redis.DialOption, 0, 16), redis.DialDatabase(0))
+	d := conn.NewDialer("tcp", s.Addr(), opts...)
+	var group sync.WaitGroup
+	for i := range 50 {
+		group.Go(func() {
+			c, err := d.DialContext(t.Context())
+			if assert.NoError(t, err) {
+				defer c.Close()
+				got, err := redis.Int(c.Do("ECHO", i))
+				assert.NoError(t, err)
+				assert.Equal(t, i, got)
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestAPoolKeepsNoConnectionThatIsBad(t *testing.T) {
+	t.Parallel()
+	pool := redistest.Start(t).Pool()
+	for _, bad := range []bool{false, true} {
+		c := pool.Get()
+		_, err := c.Do("PING")
+		require.NoError(t, err)
+		conn.Close(c, bad)
+		assert.Equal(t, !bad, pool.IdleCount() == 1)
+	}
+}
+
+// A lost is a connection that its pool could not make.
+type lost struct {
+	redis.Conn
+	closed bool
+}
+
+func (c *lost) Get() redis.Conn { return c }
+func (c *lost) Err() error      { return errors.New("no route") }
+func (c *lost) Close() error    { c.closed = true; return nil }
+
+// It may count against the limit of the pool.
+func TestAConnectionThatIsNoneIsGivenBack(t *testing.T) {
+	t.Parallel()
+	c := new(lost)
+	_, err := conn.Of(c).Get(t.Context())
+	require.ErrorContains(t, err, "no route")
+	assert.True(t, c.closed)
+}
+
+func TestOnlyAConnectionThatWasIdleIsTested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{silentAt: "PING"}
+		d := p.dialer()
+		c := dial(t, d)
+		assert.NoError(t, d.TestIdle(t.Context(), c, time.Now().Add(-9*time.Second)))
+		assert.Error(t, d.TestIdle(until{t.Context(), time.Now().Add(time.Second)}, c, time.Now().Add(-11*time.Second)))
+	})
+}

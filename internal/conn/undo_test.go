@@ -1,9 +1,11 @@
 package conn_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +65,55 @@ func TestNoUndoBehindWhatWasAnsweredOrNeverWritten(t *testing.T) {
 		_, err = c.Do("GET", "k")
 		assert.ErrorContains(t, err, "timeout")
 		assert.Equal(t, []string{"PING", "PING", "GET k"}, p.commands()[3:], "that was for another command")
+	})
+}
+
+func TestAnUndoIsNotWrittenBehindTheNextCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{silentAt: "GET"}
+		c := dial(t, p.dialer())
+		_, err := c.DoContext(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), "SET", "k", "v")
+		require.NoError(t, err)
+		_, err = c.DoContext(until{t.Context(), time.Now().Add(time.Second)}, "GET", "k")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		synctest.Wait()
+		assert.Equal(t, []string{"SET k v", "GET k"}, p.commands()[3:])
+		_, err = c.DoContext(t.Context(), "PING")
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "that was another ctx")
+	})
+}
+
+// A slow network connection takes its time for an undo.
+type slow struct {
+	net.Conn
+	undone atomic.Bool
+}
+
+func (c *slow) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("UNDO")) {
+		time.Sleep(2 * time.Millisecond)
+		defer c.undone.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+// The reply comes while the undo is written, and the caller may use the connection when it is back.
+func TestACallerIsNotBackBeforeTheUndoIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, network := &peer{late: time.Second}, new(slow)
+		c := dial(t, p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go p.serve(theirs)
+			network.Conn = ours
+			return network, nil
+		})))
+		ctx := until{t.Context(), time.Now().Add(p.late - time.Millisecond)}
+		_, err := c.DoContext(context.WithValue(ctx, conn.Undo, []any{"UNDO"}), "SET", "k", "v")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.True(t, network.undone.Load())
+		c.Close()
+		time.Sleep(time.Minute) // the peer comes to its end
 	})
 }
 

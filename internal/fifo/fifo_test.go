@@ -56,3 +56,32 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	assert.Zero(t, q.Waiting())
 	assert.True(t, q.TryAcquire(), "the turn was lost")
 }
+
+func TestTheTurnComesInOrderOfArrival(t *testing.T) {
+	var q fifo.Line
+	assert.True(t, q.TryAcquire())
+	waiters := []*fifo.Waiter{q.Join(), q.Join(), q.Join()}
+	for i, w := range waiters {
+		assert.True(t, q.Release())
+		select {
+		case <-w.Granted():
+		default:
+			t.Fatalf("another one than waiter %d has the turn", i)
+		}
+		assert.Equal(t, len(waiters)-1-i, q.Waiting())
+	}
+	assert.False(t, q.Release(), "to no waiter")
+}
+
+func TestACancelReportsWhetherTheLineIsFreeThen(t *testing.T) {
+	var q fifo.Line
+	first, second, third := q.Join(), q.Join(), q.Join()
+	assert.Equal(t, 2, q.Waiting())
+	assert.False(t, second.Cancel(), "it had no turn")
+	assert.False(t, first.Cancel(), "it has passed the turn on")
+	<-third.Granted()
+	assert.False(t, q.TryAcquire())
+	assert.True(t, third.Cancel())
+	assert.False(t, q.Taken())
+	assert.True(t, q.TryAcquire())
+}

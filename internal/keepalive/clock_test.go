@@ -77,6 +77,20 @@ func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
 	}
 }
 
+// A lock that is held now and then needs no tick for itself.
+func TestTheFirstLeaseAfterAPauseWakesNothingBeforeAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(never(t))
+		for range 2 {
+			l, _ := start(t, k, hourly)
+			assert.Equal(t, time.Now().Add(time.Second), k.Wakes())
+			assert.Equal(t, keepalive.Unlocked, l.End(keepalive.Unlocked, time.Now()))
+			time.Sleep(time.Minute)
+		}
+		k.Close()
+	})
+}
+
 // Each of them sets the timer twice.
 func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -92,6 +106,17 @@ func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
 		}
 		k.Close()
 	})
+}
+
+// The timer of a renewal fires before the next heartbeat.
+func TestALeaseThatASleepHasEndedIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	k := keepalive.New(never(t))
+	defer k.Close()
+	_, h := start(t, k, lasting(time.Second))
+	k.Slept(time.Second)
+	soon(t, h.lost)
+	assert.Equal(t, keepalive.Expired, h.reason())
 }
 
 func TestASleepBringsTheEndNearer(t *testing.T) {
@@ -128,6 +153,7 @@ func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
 	k.Slept(long / 3)
 	endsAt(t, l, initial(l).Add(-long/3)) // the heartbeat has been
 	l.Extended(redistest.Earlier(until, long/3), 0)
+	assert.WithinDuration(t, until.Add(-long/3), l.Until(), 100*time.Millisecond, "it waits for a heartbeat")
 	endsAt(t, l, until.Add(-long/3))
 }
 
@@ -140,6 +166,7 @@ func TestALeaseThatBeginsAfterASleepCountsByTheWallClock(t *testing.T) {
 		hourly(terms)
 		terms.Until = redistest.Earlier(terms.Until, long/3)
 	})
+	assert.WithinDuration(t, initial(l).Add(-long/3), l.Until(), 100*time.Millisecond, "it waits for a heartbeat")
 	endsAt(t, l, initial(l).Add(-long/3))
 	_, h := start(t, k, func(terms *keepalive.Terms) {
 		hourly(terms)

@@ -90,6 +90,27 @@ func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 	})
 }
 
+type holder func()
+
+func (lost holder) Lost(keepalive.Reason) { lost() }
+
+func TestCloseWaitsForALossThatIsBeingTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keepalive.New(never(t))
+		var told atomic.Bool
+		start(t, k, func(terms *keepalive.Terms) {
+			fixed(terms)
+			terms.Holder = holder(func() {
+				time.Sleep(time.Minute)
+				told.Store(true)
+			})
+		})
+		time.Sleep(ttl)
+		k.Close()
+		assert.True(t, told.Load())
+	})
+}
+
 func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000

@@ -219,6 +219,22 @@ func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
 	})
 }
 
+func TestARenewalThatFailsAtOnceIsNoBusyLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renewals atomic.Int64
+		k := keepalive.New(func(due []*keepalive.Lease) {
+			if renewals.Add(1) > 1000 {
+				panic("a busy loop")
+			}
+			fail(due)
+		})
+		_, h := start(t, k, nil)
+		<-h.lost
+		assert.InDelta(t, (ttl*2/3)/(ttl/20), renewals.Load(), 2)
+		k.Close()
+	})
+}
+
 // The pause after a renewal that failed leaves time for another, also in the shortest lease.
 func TestTheShortestLeaseSurvivesARenewalThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,12 @@
 package mux_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -231,6 +234,60 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.True(t, w.server.Exists("kept"), "what is in time is not undone")
+	})
+}
+
+// The writer is stuck on the command before it.
+func TestTheNextCommandIsNotWrittenWhenItsCallerHasLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		p := share(t, &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(ours, 0, 0), nil }}, 1)
+		c := get(t, p)
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := within(c, nodeTimeout/2, "PING")
+			assert.ErrorIs(t, err, conn.ErrTimeout)
+		})
+		synctest.Wait()
+		_, err := within(c, nodeTimeout/4, "SET", "k", "v")
+		require.ErrorIs(t, err, conn.ErrTimeout)
+		var written bytes.Buffer
+		group.Go(func() { io.Copy(&written, theirs) }) //nolint:errcheck // until it is closed
+		time.Sleep(nodeTimeout / 2)
+		theirs.Close()
+		group.Wait()
+		assert.Contains(t, written.String(), "PING")
+		assert.NotContains(t, written.String(), "SET")
+	})
+}
+
+// The writer is stuck until the reply is overdue.
+func TestAnUndoThatIsNotWrittenInTimeIsWrittenBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		p := share(t, &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(ours, 0, 0), nil }}, 1)
+		c := get(t, p)
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := c.DoContext(until(nodeTimeout/2, "DEL", "k"), "SET", "k", "v")
+			assert.ErrorIs(t, err, conn.ErrTimeout)
+		})
+		written := make([]byte, 1000)
+		n, err := theirs.Read(written)
+		require.NoError(t, err)
+		assert.Contains(t, string(written[:n]), "SET")
+		group.Go(func() {
+			_, err := within(c, time.Minute, "PING")
+			assert.ErrorContains(t, err, "ended")
+		})
+		time.Sleep(nodeTimeout + nodeTimeout/10)
+		assert.Error(t, c.Err())
+		rest, err := io.ReadAll(theirs)
+		assert.NoError(t, err)
+		assert.Contains(t, string(rest), "DEL")
+		group.Wait()
 	})
 }
 

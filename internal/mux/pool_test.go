@@ -184,6 +184,60 @@ func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
 		for began := time.Now(); !works(p); time.Sleep(time.Millisecond) {
 			require.Less(t, time.Since(began), time.Minute)
 		}
+		w.hangUp()
+		synctest.Wait()
+		began := time.Now()
+		for !works(p) {
+			time.Sleep(time.Millisecond)
+		}
+		assert.Less(t, time.Since(began), 2*time.Second, "how long it takes was not learnt")
+	})
+}
+
+// The deadline of an operation passes without the end of its ctx.
+func TestACallerWaitsForADialUntilItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		p := share(t, pool, 1)
+		began := time.Now()
+		_, err := p.GetContext(until(nodeTimeout / 2))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, nodeTimeout/2, time.Since(began))
+	})
+}
+
+func TestAConnectionThatIsMadeAfterCloseEndsWithItsUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		p := share(t, w.pool(), 1)
+		p.Close(nodeTimeout)
+		c, err := p.GetContext(until(nodeTimeout))
+		require.NoError(t, err)
+		_, err = within(c, nodeTimeout, "PING")
+		require.NoError(t, err)
+		c.Close()
+		synctest.Wait()
+		assert.Zero(t, w.server.CurrentConnectionCount())
+	})
+}
+
+// A server that is a replica for good is not connected to again and again.
+func TestAConnectionThatIsDiscardedEndsUnlessItIsNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := share(t, newWire(t).pool(), 1)
+		c := get(t, p)
+		conn.Close(c, true)
+		assert.NoError(t, c.Err())
+		time.Sleep(2 * time.Second)
+		conn.Close(c, true)
+		assert.Error(t, c.Err())
+		assert.True(t, works(p), "it was replaced")
 	})
 }
 

@@ -155,6 +155,26 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
+// It may be executed behind another holder's lock yet, after a round that was missed.
+func TestAVoteIsNotRegainedBeforeTheTimeForTheTryIsOver(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.warm(t)
+	q := unfenced()
+	q.Timeout = 2 * time.Second
+	l := lock("k", q)
+	c.silence(1)
+	v, late := c.take(t, l), time.Now().Add(q.Timeout)
+	redistest.Wait(t, "the end of the try", func() bool { return time.Now().After(late) && c.votes(&l) == 3 })
+	c.fronts[1].Cut()
+	c.fronts[1].Release()
+	c.on([]int{1}, "DEL", "k")
+	failure, _ := c.extend(t, v)
+	won(t, failure)
+	c.Close(20 * time.Second) // waits for what is under way
+	assert.Equal(t, 2, c.votes(&l))
+}
+
 // As those are that a server has closed because they were idle.
 func TestAVoteOverAConnectionInThePlaceOfABrokenOneCounts(t *testing.T) {
 	t.Parallel()
@@ -210,14 +230,14 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	won(t, release(t, v))
 }
 
-// The fence that goes before it waits for them, too.
-func TestARegainedVoteLeavesTheReplicasTheirTime(t *testing.T) {
+// The fence that goes before a regained vote waits for them, too.
+func TestExtensionsAndRegainedVotesLeaveTheReplicasTheirTime(t *testing.T) {
 	t.Parallel()
 	q := terms()
 	q.Timeout, q.Replicas = time.Second, server.Replicas{N: 1, Timeout: 20 * time.Second}
 	l := lock("k", q)
 	c := new(cluster)
-	var slow atomic.Bool
+	var slow, slower atomic.Bool
 	for range 3 {
 		r := redistest.Start(t)
 		between := redistest.NewBetween(r.Pool())
@@ -225,7 +245,7 @@ func TestARegainedVoteLeavesTheReplicasTheirTime(t *testing.T) {
 			if command != "WAIT" {
 				return run()
 			}
-			if slow.Load() && r.Get("k") != l.Token {
+			if slow.Load() && r.Get("k") != l.Token || slower.Load() {
 				<-time.After(q.Timeout * 3 / 2)
 			}
 			return int64(1), nil
@@ -243,6 +263,35 @@ func TestARegainedVoteLeavesTheReplicasTheirTime(t *testing.T) {
 		won(t, failure)
 		return c.votes(&l) == 3
 	})
+	slower.Store(true)
+	failure, _ := c.extend(t, v)
+	won(t, failure)
+}
+
+// Else the next holder might get a lower one there.
+func TestAVoteIsNotRegainedWhereTheFenceCantBeWritten(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	l := lock("k", terms())
+	v := c.take(t, l)
+	c.everywhere(t, v)
+	answered(t, v)
+	c.on([]int{1}, "DEL", "k")
+	c.on([]int{1}, "SET", server.FenceKey("k"), "no number")
+	failure, _ := c.extend(t, v)
+	won(t, failure)
+	c.Close(20 * time.Second) // waits for what is under way
+	assert.Equal(t, 2, c.votes(&l))
+}
+
+// answered waits until all servers have answered the try: what may be a late one is not regained.
+func answered(t *testing.T, v *quorum.Votes) {
+	t.Helper()
+	redistest.Wait(t, "all answers", func() bool {
+		all := true
+		v.Each(func(claim *server.Claim) { all = all && !claim.Unknown() })
+		return all
+	})
 }
 
 // In the middle of a batch of leases.
@@ -255,11 +304,7 @@ func TestALeaseThatEndsIsNotInTheWayOfTheOthersThatAreRegained(t *testing.T) {
 		locks[i] = lock(string(rune('a'+i)), terms())
 		v := c.take(t, locks[i])
 		c.everywhere(t, v)
-		redistest.Wait(t, "all answers: what may be a late try is not regained", func() bool {
-			answered := true
-			v.Each(func(claim *server.Claim) { answered = answered && !claim.Unknown() })
-			return answered
-		})
+		answered(t, v)
 		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) {
 			if i == 0 {
 				v.Each((*server.Claim).End)
@@ -348,6 +393,48 @@ func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
+func TestAFailureSaysWhatTheServersHaveSaid(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.on([]int{0}, "SET", "k", "one", "PX", 60_000)
+	c.on([]int{1}, "SET", "k", "two", "PX", 30_000)
+	_, failure := c.acquire(t.Context(), lock("k", terms()))
+	assert.Equal(t, "one", failed(t, failure, quorum.Contended).Holder, "which has the most left")
+	assert.Greater(t, failure.Left, 30*time.Second)
+
+	l := lock("a", terms())
+	l.Extras = &server.Extras{More: []string{"b"}}
+	v := c.take(t, l)
+	c.everywhere(t, v)
+	c.on([]int{0, 2}, "SET", "b", "another")
+	failure, _ = c.extend(t, v)
+	assert.Equal(t, 1, failed(t, failure, quorum.Taken).Which)
+	v.ReleaseLater(time.Time{})
+}
+
+// Else the caller would try again.
+func TestARefusalForGoodIsAwaitedWhereOneServerIsDown(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.warm(t)
+	c.on([]int{1, 2}, "LPUSH", "k", "no lock")
+	c.servers[0].Kill()
+	c.fronts[0].Cut()
+	c.silence(2)
+	outcome := make(chan *quorum.Failure, 1)
+	go func() {
+		_, failure := c.acquire(context.WithoutCancel(t.Context()), lock("k", terms()))
+		outcome <- failure
+	}()
+	select {
+	case failure := <-outcome:
+		t.Fatal("it has given up", failure)
+	case <-time.After(terms().Timeout / 10):
+	}
+	c.fronts[2].Release()
+	failed(t, redistest.Receive(t, "the outcome", outcome), quorum.Refused)
+}
+
 func TestALockIsValidFromItsFirstVote(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -389,6 +476,71 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 		v, failure := c.acquire(t.Context(), lock("k", terms()))
 		assert.Equal(t, "another", failed(t, failure, quorum.Contended).Holder)
 		redistest.Wait(t, "the votes that it has got are given back", func() bool { return c.votes(v.Spec()) == 0 })
+	}
+}
+
+// The votes of the others may come yet.
+func TestATryThatOneServerRefusesWaitsForTheOthers(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.warm(t)
+	terms := terms() // 10 s
+	c.on([]int{0}, "SET", "k", "another", "PX", "60000")
+	c.silence(1, 2)
+	outcome := make(chan *quorum.Failure, 1)
+	go func() {
+		_, failure := c.acquire(context.WithoutCancel(t.Context()), lock("k", terms))
+		outcome <- failure
+	}()
+	select {
+	case failure := <-outcome:
+		t.Fatal("it has given up", failure)
+	case <-time.After(terms.Timeout / 7): // a split is seen after a tenth
+	}
+	c.fronts[1].Release()
+	c.fronts[2].Release()
+	won(t, redistest.Receive(t, "the outcome", outcome))
+}
+
+// Where a majority has failed, the others need not answer.
+func TestATryThatCantWinAnyMoreDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	for kind, failing := range map[quorum.Kind]func(c *cluster, i int){
+		quorum.Unavailable: func(c *cluster, i int) { c.servers[i].Kill(); c.fronts[i].Cut() },
+		quorum.Refused:     func(c *cluster, i int) { c.on([]int{i}, "LPUSH", "k", "no lock") },
+	} {
+		c := start(t, 3)
+		c.warm(t)
+		failing(c, 0)
+		failing(c, 1)
+		c.silence(2)
+		began := time.Now()
+		_, failure := c.acquire(t.Context(), lock("k", terms()))
+		failed(t, failure, kind)
+		assert.Less(t, time.Since(began), terms().Timeout)
+	}
+}
+
+// Clocks may run at different speeds.
+func TestALeaseCountsForLessThanItsTTL(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} {
+		c := start(t, n)
+		v := c.take(t, lock("k", terms()))
+		assert.LessOrEqual(t, time.Until(v.Until()), quorum.Validity(ttl))
+		failure, until := c.extend(t, v)
+		won(t, failure)
+		assert.LessOrEqual(t, time.Until(until), quorum.Validity(ttl))
+	}
+}
+
+func TestTheFenceOfALockIsTheHighestOfItsVotes(t *testing.T) {
+	t.Parallel()
+	const high = int64(1) << 52
+	for i := range 2 {
+		c := start(t, 2) // both have to vote
+		c.on([]int{i}, "SET", server.FenceKey("k"), high)
+		assert.Greater(t, c.take(t, lock("k", terms())).Fence, high)
 	}
 }
 

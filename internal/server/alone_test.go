@@ -34,6 +34,28 @@ func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
 	})
 }
 
+func TestALeaseOfABatchFollowsItsSlot(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, _ *server.Server) {
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		batch := []*hold{request("{k}a"), request("{k}b")}
+		for _, q := range batch {
+			done(t, acquire(s, q))
+		}
+		var moved atomic.Bool
+		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			if command != "TIME" && args[2] == "{k}b" && !moved.Swap(true) {
+				return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
+			}
+			return run()
+		})
+		for _, reply := range extend(s, batch) {
+			done(t, reply)
+		}
+		assert.True(t, moved.Load())
+	})
+}
+
 // One that is refused with the others goes alone, perhaps to another node, which hangs.
 func TestALeaseThatHasToGoAloneCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
@@ -149,6 +171,45 @@ func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 	})
 }
 
+func TestANodeIsAskedForTheSlotsAgainWhereOneHasMovedAndNotWhereItRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+		var asked atomic.Int32
+		var moved, refuses atomic.Bool
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			switch {
+			case command == "CLUSTER":
+				asked.Add(1)
+				if refuses.Load() {
+					return nil, redis.Error("NOPERM this user has no permissions to run the 'cluster|slots' command")
+				}
+			case moved.Swap(false):
+				return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
+			}
+			return run()
+		})
+		q := request("k")
+		q.TTL = time.Hour
+		done(t, acquire(s, q))
+		for i, when := range []struct {
+			moved, refuses bool
+			after          time.Duration
+			asked          int32
+		}{{asked: 1}, {moved: true, asked: 2}, {after: time.Minute, refuses: true, asked: 3}, {after: time.Minute, asked: 3}} {
+			time.Sleep(when.after)
+			moved.Store(when.moved)
+			refuses.Store(when.refuses)
+			done(t, one(s, q))
+			synctest.Wait()
+			assert.Equal(t, when.asked, asked.Load(), "case %d", i)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // A cluster with cluster-preferred-endpoint-type unknown-endpoint names no hosts.
 func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
 	t.Parallel()
@@ -245,4 +306,9 @@ func TestACommandGoesOverAConnectionThatTakesOneAtATime(t *testing.T) {
 	got, err := redis.String(s.Session(t.Context(), time.Minute, "k").Do("ECHO", "word"))
 	assert.NoError(t, err)
 	assert.Equal(t, "word", got)
+	for _, plain := range []bool{false, true} { // behind SET goes nothing that takes it back
+		q := request("k" + fmt.Sprint(plain))
+		q.Plain = plain
+		done(t, acquire(s, q))
+	}
 }

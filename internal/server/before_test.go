@@ -65,6 +65,48 @@ func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 	})
 }
 
+// The try before has no answer. One that is executed late is most likely right behind the release.
+func TestATryDoesNotWaitForAPauseBeforeTheSecondRelease(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		c := request("k").claim(s)
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), server.Try{}))
+		come, let := hang(b)
+		c.ReleaseLater(time.Time{})
+		<-come
+		time.AfterFunc(time.Second, func() { close(let) })
+		began := time.Now()
+		done(t, acquire(s, request("k")))
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// It was not the server that was silent for too long.
+func TestATryWaitsForTheReleaseOfATryWhoseCallerHasGivenUp(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("other"))) // the clock and the script are known
+		c := request("k").claim(s)
+		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			b.Set(nil)
+			_, _ = run()
+			time.Sleep(2 * time.Millisecond)
+			return nil, redistest.ErrCut
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		failed(t, c.Try(ctx, server.Try{}))
+		time.Sleep(2 * time.Millisecond)
+		require.True(t, m.Exists("k"))
+		come, let := hang(b)
+		time.AfterFunc(time.Second, func() { close(let) })
+		c.Drop()
+		<-come
+		done(t, acquire(s, request("k")))
+	})
+}
+
 func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -89,6 +131,25 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 			assert.Zero(t, time.Since(began), name)
 		}
 	})
+}
+
+func TestWhatHasTheLockWaitsForNoReleaseBefore(t *testing.T) {
+	t.Parallel()
+	for _, try := range []server.Try{{Regains: true}, {Reads: true}, {Olds: []string{"old"}}} {
+		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			q := request("k")
+			q.Kind, q.Want = server.Writer, "w"
+			c := q.claim(s)
+			done(t, c.Try(t.Context(), server.Try{}))
+			come, let := hang(b)
+			time.AfterFunc(time.Second, func() { close(let) })
+			releaseLater(s, request("k"))
+			<-come
+			began := time.Now()
+			done(t, c.Try(t.Context(), try))
+			assert.Zero(t, time.Since(began))
+		})
+	}
 }
 
 // Else it could take back the mark that the next claim shows.

@@ -2,14 +2,17 @@ package server_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -61,7 +64,10 @@ func TestOnlyItsReleaseIsSentForAClaimThatEnded(t *testing.T) {
 	assert.Empty(t, sent.take())
 	done(t, c.Release(t.Context(), time.Now(), time.Time{}))
 	assert.False(t, r.Exists("k"))
+	sent.take()
+	c.End()
 	assert.Equal(t, server.Missing, c.Release(t.Context(), time.Now(), time.Time{}).Verdict, "a claim is released once")
+	assert.Empty(t, sent.take())
 	failed(t, c.Try(t.Context(), server.Try{}))
 	assert.False(t, r.Exists("k"), "a token that was released is never tried again")
 }
@@ -98,6 +104,154 @@ func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 		require.NoError(t, m.Set("k", q.Token))
 		s.Close(10 * time.Second)
 		assert.True(t, m.Exists("k"), "it was gone, and something was sent for it")
+	})
+}
+
+func TestCloseDoesNotWaitForTheDeadlineOfATryThatItReleasesAgain(t *testing.T) {
+	t.Parallel()
+	for _, cluster := range []bool{false, true} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			if cluster {
+				s = open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
+			}
+			q := request("k")
+			c := q.claim(s)
+			swallow(b, "EVALSHA")
+			failed(t, c.Try(t.Context(), q.try()))
+			c.ReleaseLater(time.Time{})
+			away(t, c)
+			require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
+			closing := time.Now()
+			s.Close(time.Second)
+			assert.False(t, m.Exists("k"))
+			assert.Less(t, time.Since(closing), time.Second/10)
+		})
+	}
+}
+
+func TestCloseDoesNotWaitForWhatHasComeBackTooLate(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("other"))) // the clock and the script are known
+		_, let := hang(b)
+		failed(t, acquire(s, request("k")))
+		close(let)
+		synctest.Wait()
+		began := time.Now()
+		s.Close(time.Minute)
+		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+func TestCloseReleasesWhereAsManyOperationsAsMayAreStuck(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), q.try()))
+		c.ReleaseLater(time.Time{})
+		away(t, c)
+		require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
+		let := make(chan struct{})
+		defer close(let)
+		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			if !slices.Contains(args, any(q.Token)) {
+				<-let
+			}
+			return run()
+		})
+		for range 16 {
+			go acquire(s, request("k"))
+		}
+		synctest.Wait()
+		s.Close(time.Second)
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+// Else the lock would stay for as long as it was extended.
+func TestALockIsReleasedInTheBackgroundForAsLongAsItWasExtended(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { done(t, r) })
+		time.Sleep(time.Hour / 2)
+		c.ReleaseLater(time.Time{})
+		away(t, c)
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+func TestAReleaseInTheBackgroundFollowsOneThatWasAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
+		began := time.Now()
+		for range 2 {
+			releaseLater(s, request("k"))
+			synctest.Wait()
+		}
+		c := foreign(s, request("k"))
+		c.ReleaseLater(time.Time{})
+		synctest.Wait()
+		assert.True(t, c.Away())
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+func TestAReleaseInTheBackgroundDoesNotWaitForOneThatIsDueLater(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), q.try()))
+		c.ReleaseLater(time.Time{})
+		away(t, c) // and due again after the deadline of the try
+		synctest.Wait()
+		began := time.Now()
+		next := foreign(s, request("other"))
+		next.ReleaseLater(time.Time{})
+		synctest.Wait()
+		assert.True(t, next.Away())
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+func TestReleasesInTheBackgroundThatFailComeLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var sent atomic.Int32
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			sent.Add(1)
+			return nil, redis.Error("LOADING")
+		})
+		releaseLater(s, request("k"))
+		time.Sleep(10 * time.Second)
+		assert.InDelta(t, 15, sent.Load(), 2, "20, 40 ms, and so on; then each second")
+	})
+}
+
+// The tokens of one process that enter together are in the same doubt.
+func TestATryWithoutAnAnswerMayHaveLetTheOthersInThatEnterWithIt(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q, with := request("k"), request("k")
+		for _, q := range []*hold{q, with} {
+			q.Kind, q.Want = server.Reader, "r"
+			done(t, acquire(s, q)) // so that the script is known
+			done(t, release(s, q))
+			q.Token += "again"
+		}
+		c, other := q.claim(s), with.claim(s)
+		lose(b)
+		failed(t, c.Try(t.Context(), server.Try{With: []*server.Claim{other}}))
+		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+		assert.NotEmpty(t, m.Keys())
+		done(t, other.Release(t.Context(), time.Now(), time.Time{}))
+		assert.Empty(t, m.Keys())
 	})
 }
 
@@ -157,6 +311,23 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 		began := time.Now()
 		done(t, acquire(s, next))
 		assert.Less(t, time.Since(began), q.Timeout/10)
+	})
+}
+
+// It may be executed yet. That the server refuses a later one is no answer to it.
+func TestATryIsUnknownUntilALaterOneWasAnswered(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		c := request("k").claim(s)
+		assert.False(t, c.Unknown())
+		swallow(b, "EVALSHA")
+		failed(t, c.Try(t.Context(), server.Try{}))
+		assert.True(t, c.Unknown())
+		swallowWith(b, "EVALSHA", redis.Error("LOADING"))
+		failed(t, c.Try(t.Context(), server.Try{}))
+		assert.True(t, c.Unknown())
+		done(t, c.Try(t.Context(), server.Try{}))
+		assert.False(t, c.Unknown())
 	})
 }
 
@@ -257,6 +428,61 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 	}
 }
 
+// The lock is released though this server has not voted yet.
+func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("other"))) // the clock and the script are known
+		q := request("k")
+		c := q.claim(s)
+		come, let := hang(b)
+		go c.Try(context.Background(), q.try())
+		<-come
+		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
+		began := time.Now()
+		c.Release(t.Context(), began, time.Time{})
+		assert.Equal(t, q.Timeout/2, time.Since(began))
+		time.Sleep(q.Timeout)
+		assert.False(t, m.Exists("k"))
+	})
+}
+
+// The release has the lock expire soon, and what it overtakes would have it live for its TTL again.
+func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		come, let := hang(b)
+		go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+		<-come
+		began := time.Now()
+		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
+		done(t, c.Release(t.Context(), began, began.Add(q.Timeout)))
+		require.LessOrEqual(t, m.TTL("k"), q.Timeout/2)
+		time.Sleep(q.Timeout)
+		assert.LessOrEqual(t, m.TTL("k"), q.Timeout/2)
+	})
+}
+
+// The first of the two is executed behind the release.
+func TestAReleaseThatKeepsTheLockIsRepeatedWhereAnExtensionWasSentTwice(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		q := request("k")
+		c := q.claim(s)
+		done(t, c.Try(t.Context(), server.Try{}))
+		swallowWith(b, "EVALSHA", redistest.ErrCut)
+		s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(_ int, r server.Reply) { done(t, r) })
+		now := time.Now()
+		done(t, c.Release(t.Context(), now, now.Add(time.Second)))
+		m.SetTTL("k", q.TTL)
+		time.Sleep(3 * q.Timeout)
+		assert.LessOrEqual(t, m.TTL("k"), time.Second)
+	})
+}
+
 // Over a connection without timeouts a command may hang for good.
 func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
 	t.Parallel()
@@ -313,6 +539,26 @@ func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(server.Claim{}), uintptr(120), "bytes of a claim")
 }
 
+// Each round trip to a server that hangs takes a node timeout.
+func TestAClaimThatHasExpiredIsGivenUpBeforeItsTurn(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			time.Sleep(time.Minute)
+			return nil, redistest.ErrCut
+		})
+		q := request("k")
+		q.TTL = time.Second
+		var last *server.Claim
+		for range 2 * 128 { // in two round trips
+			last = foreign(s, q)
+			last.ReleaseLater(time.Time{})
+		}
+		time.Sleep(q.Timeout + time.Second)
+		assert.True(t, last.Away())
+	})
+}
+
 func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -324,15 +570,15 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 		c.ReleaseLater(time.Time{})
 		time.Sleep(5 * time.Second)
 		b.Set(nil)
-		s.Close(time.Second)
+		s.Close(100 * time.Millisecond) // less than the pause before the next release
 		assert.False(t, m.Exists("k"))
 		assert.True(t, c.Away())
 		d.ReleaseLater(time.Time{})
 		assert.False(t, m.Exists("other"), "after Close there is no background")
-		b.Set(func(func() (any, error), string, []any) (any, error) {
-			panic("nothing was sent that could have left anything")
-		})
+		var sent counter
+		b.Set(sent.count)
 		request("untried").claim(s).ReleaseLater(time.Time{})
+		assert.Empty(t, sent.take(), "nothing was sent that could have left anything")
 	})
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		c := request("k").claim(s)

@@ -173,6 +173,22 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 	}
 }
 
+// A server whose clock makes no sense is not asked again and again.
+func TestATryThatIsTooLateBySeveralClocksIsRepeatedOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		done(t, acquire(s, request("other"))) // the clock and the script are known
+		asked := 0
+		b.Set(func(func() (any, error), string, []any) (any, error) {
+			asked++
+			time.Sleep(time.Millisecond)
+			return []any{int64(4), time.Now().Add(time.Duration(asked) * time.Hour).UnixMicro()}, nil
+		})
+		assert.ErrorContains(t, acquire(s, request("k")).Err, "too late")
+		assert.Equal(t, 2, asked)
+	})
+}
+
 // The first try of all does not know the server's clock, and a server that does not tell gets no
 // command that it could execute late.
 func TestWithoutAClockNothingIsTried(t *testing.T) {
@@ -242,45 +258,50 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 // After a failover the answer of the old server comes behind those of the new one.
 func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		m.SetTime(time.Now().Add(5 * time.Second)) // the old primary is ahead
-		warm := request("warm")
-		done(t, acquire(s, warm))
-		let, come := make(chan struct{}), make(chan struct{})
-		b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
-			if name != "EVALSHA" {
-				return run()
+	for _, command := range []string{"EVALSHA", "TIME"} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			m.SetTime(time.Now().Add(5 * time.Second)) // the old primary is ahead
+			done(t, acquire(s, request("warm")))
+			if command == "TIME" {
+				swallow(b, "EVALSHA")
+				failed(t, acquire(s, request("unheard"))) // so that it is asked
 			}
-			b.Set(nil)
-			close(come)
-			<-let // it hangs, and there is a failover
-			m.SetTime(time.Now().Add(5 * time.Second))
-			return run()
-		})
-		q := request("a")
-		q.Timeout = time.Second
-		failed(t, acquire(s, q))
-		<-come
-		m.SetTime(time.Now()) // the new primary
-		done(t, acquire(s, request("b")))
-		close(let) // the old one goes on, and answers
-		time.Sleep(time.Millisecond)
-		m.SetTime(time.Now())
-		late := request("k")
-		late.Timeout = time.Second
-		b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
-			if name != "EVALSHA" {
+			let, come := make(chan struct{}), make(chan struct{})
+			b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
+				if name != command {
+					return run()
+				}
+				b.Set(nil)
+				close(come)
+				<-let // it hangs, and there is a failover
+				m.SetTime(time.Now().Add(5 * time.Second))
 				return run()
-			}
-			b.Set(nil)
-			time.Sleep(2 * time.Second)
+			})
+			q := request("a")
+			q.Timeout = time.Second
+			failed(t, acquire(s, q))
+			<-come
+			m.SetTime(time.Now()) // the new primary
+			done(t, acquire(s, request("b")))
+			close(let) // the old one goes on, and answers
+			time.Sleep(time.Millisecond)
 			m.SetTime(time.Now())
-			return run()
+			late := request("k")
+			late.Timeout = time.Second
+			b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
+				if name != "EVALSHA" {
+					return run()
+				}
+				b.Set(nil)
+				time.Sleep(2 * time.Second)
+				m.SetTime(time.Now())
+				return run()
+			})
+			failed(t, acquire(s, late))
+			time.Sleep(2 * time.Second)
+			assert.False(t, m.Exists("k"), "a late try took the lock")
 		})
-		failed(t, acquire(s, late))
-		time.Sleep(2 * time.Second)
-		assert.False(t, m.Exists("k"), "a late try took the lock")
-	})
+	}
 }
 
 // What it has told is kept for the next try: else each would ask for the time, and be late with the rest.

@@ -82,8 +82,8 @@ func TestReplicasConfirmAFenceThatIsRaised(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		q.Replicas = replicas(time.Second)
-		for confirmed := range int64(2) {
+		q.Replicas = server.Replicas{N: 2, Timeout: time.Second}
+		for confirmed := range int64(3) {
 			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 				if command == "WAIT" {
 					return confirmed, nil
@@ -91,9 +91,30 @@ func TestReplicasConfirmAFenceThatIsRaised(t *testing.T) {
 				return run()
 			})
 			reply := raise(s, q, 1)
-			assert.Equal(t, confirmed == 1, reply.Verdict == server.Done)
+			assert.Equal(t, confirmed == 2, reply.Verdict == server.Done)
 		}
 	})
+}
+
+func TestALockWhoseReplicasAreSilentIsNotGranted(t *testing.T) {
+	t.Parallel()
+	for _, plain := range []bool{false, true} {
+		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			done(t, acquire(s, request("other"))) // else none is plain
+			q := request("k")
+			q.Plain, q.Replicas = plain, replicas(time.Second)
+			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+				if command == "WAIT" {
+					time.Sleep(time.Minute)
+				}
+				return run()
+			})
+			failed(t, acquire(s, q))
+			assert.True(t, m.Exists("k"))
+			q.Token += "next"
+			assert.Equal(t, server.Held, acquire(s, q).Verdict, "they confirm nothing then")
+		})
+	}
 }
 
 // The server is demoted while it executes a batch.
