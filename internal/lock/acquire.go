@@ -25,12 +25,11 @@ type acquisition struct {
 	key     *Key
 	hold    *Hold
 	began   time.Time
-	tries   int           // how often the servers were asked
-	waits   int           // poll intervals in line; each counts as a try for MaxTries
-	fresh   bool          // the turn was free, and no waiter has polled: the first try may be a plain SET
-	turn    bool          // we have it
-	wait    time.Duration // until the next try, where others saw by the last that we wait; 0: it was not ours
-	bid                   // with the turn, that of the line
+	tries   int  // how often the servers were asked
+	waits   int  // poll intervals in line; each counts as a try for MaxTries
+	fresh   bool // the turn was free, and no waiter has polled: the first try may be a plain SET
+	turn    bool // we have it
+	bid          // with the turn, that of the line
 	granted bool
 	failure *quorum.Failure // why it is over without the lock; nil until then
 }
@@ -70,13 +69,13 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	return r
 }
 
-// finish passes the turn on, with the bid, unless the grant keeps it.
+// finish passes the turn on, and the bid with it. But a grant that keeps others out keeps the turn until its release.
 func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
 	if a.granted {
-		if a.turn { // else what the line was told is of use to the goroutine that has it
+		if a.turn { // else another goroutine has it, and still needs what the line was told
 			a.key.forget()
 		}
 		a.grant, a.group = nil, nil // the hold has the grant now, and the line has the group
@@ -190,13 +189,13 @@ func (a *acquisition) try(ctx context.Context) state {
 	return a.won(0)
 }
 
-// ask returns the answer to a try: one that the call before has left, or its own. In a line a try does not end with its call.
-// If each were cut short, because its call has used its time up in line, none would ever have an answer.
+// ask returns the answer to a try: to the one that the call before has left, or to a new one. Where others stand in line, a try
+// goes on when its call gives up: calls that have used their time up in line would cut each try short, and none be answered.
 func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
 		with := votes(a.prepare(&t))
-		// A first try that others may follow looks only at several keys or other kinds: else it would seldom find anything.
+		// Left out in the first of several tries for one key, unless readers or writers want it: there is seldom anything to release.
 		if l := a.grant.votes.Spec(); a.tries > 1 || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
 			a.engine.makeWay(l, a.key)
 		}
@@ -226,7 +225,6 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}
-	a.key.leave().pause = server.Monotonic() + a.pause(a.tries) // a call that asks for something else does not ask at once
 	return a.engine.quorum.Unanswered()
 }
 
@@ -251,11 +249,11 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 		a.ticket.present(t, a.arrived)
 	}
 	switch {
-	case !a.Terms.Kind.Shows, a.MaxTries == 1:
+	case !a.Terms.Kind.Shows, a.MaxTries == 1 && a.key.fifo.Waiting() == 0:
 	case a.Terms.Queue:
 		t.Shows = maxLook + a.Terms.Timeout
 	default:
-		// Known before the try, because the mark outlives it; and short, because the mark keeps the others out of a free lock.
+		// The wait is chosen before the try: the mark has to last until the next one, but not longer, as it shuts others out.
 		a.wait = a.pause(a.tries)
 		t.Shows = max(a.wait, a.pause(1)) + a.Terms.Timeout
 	}
@@ -277,7 +275,7 @@ func (a *acquisition) won(handOff time.Duration) state {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
-	if len(a.group) > 0 { // the spares belong to the turn; a single try beside it has no group, and leaves them alone
+	if len(a.group) > 0 { // then the call has the turn, to which the spares belong: a single try without the turn has no group
 		a.key.leave().spares = append(a.key.left.spares, a.group...)
 	}
 	return held

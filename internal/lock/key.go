@@ -73,6 +73,7 @@ type bid struct {
 	group   []*Grant             // for others of this line, who enter with it
 	ticket  *ticket              // our place in the server's queue; nil without one
 	arrived int64                // when we came there, by the first answer of the server, whose clock it is, in µs; 0: no answer yet
+	wait    time.Duration        // of a kind that Shows: until the try after this one, as those see it who look for marks
 	answer  chan *quorum.Failure // to a try that is under way, and does not end with the call; nil: there is none
 	cut     context.CancelFunc   // ends that try
 }
@@ -88,6 +89,7 @@ func (a *acquisition) inherit() (won bool) {
 	}
 	if l.bid.grant != nil {
 		a.bid, l.bid, a.fresh = l.bid, bid{}, false
+		a.wait = min(a.wait, a.pause(1))
 		if *a.grant.terms() != *a.Terms {
 			a.replace()
 		}
@@ -101,7 +103,7 @@ func (a *acquisition) replace() {
 	a.grant = a.key.newGrant(&a.Call)
 }
 
-// drop gives up all but the place.
+// drop gives up all but the place, and the time to the next try.
 func (b *bid) drop() {
 	if b.ticket != nil {
 		b.ticket.waiter.Leave()
@@ -116,7 +118,7 @@ func (b *bid) drop() {
 	if len(b.group) > 0 { // else nothing is allocated
 		quorum.Drop(votes(b.group)...)
 	}
-	*b = bid{arrived: b.arrived}
+	*b = bid{arrived: b.arrived, wait: b.wait}
 }
 
 // ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.

@@ -21,7 +21,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	defer func() {
 		a.engine.Waiting.Add(-1)
 		if !granted && w.Cancel() && k.fifo.TryAcquire() {
-			k.pass() // w had the turn already, and perhaps a spare or the mark
+			k.pass() // w had the turn already: it goes on to the next, with what was left (spares, a bid)
 		}
 	}()
 	a.hold.Observer.Waiting(ctx)
@@ -65,6 +65,9 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if stopped {
 		a.failure.Before, f = cmp.Or(a.failure.Before, f), a.failure
 	}
+	if (stopped || a.usedUp()) && a.turn && !a.Once && a.key.fifo.Waiting() > 0 { // the next one waits as we would have
+		a.key.leave().pause = server.Monotonic() + a.pause(a.tries)
+	}
 	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
 	}
@@ -89,7 +92,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if a.Terms.Queue {
 		return a.waitInQueue(ctx)
 	}
-	if !a.Terms.Kind.Shows || a.wait == 0 {
+	if !a.Terms.Kind.Shows {
 		a.wait = a.pause(a.tries)
 	}
 	return a.await(ctx, a.wait)

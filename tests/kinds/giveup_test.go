@@ -116,6 +116,70 @@ func TestALineOfCallsThatGiveUpDuringTriesAsksNoMoreOftenThanOneThatWaits(t *tes
 	}
 }
 
+func TestALineOfCallsThatUseUpTheirTriesAsksNoMoreOftenThanOneThatWaits(t *testing.T) {
+	t.Parallel()
+	for _, tries := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			server, pool := redistest.Virtual(t)
+			require.NoError(t, server.Set("k", "foreign"))
+			far, scripts := distant(pool, 20*time.Millisecond)
+			m := newClient(t, far, redimutex.WithPollInterval(time.Second), redimutex.WithMaxAttempts(tries)).Mutex("k")
+			oneAfterTheOther(t.Context(), 1000, 10*time.Millisecond, time.Minute, func(_ int, ctx context.Context) {
+				assert.ErrorIs(t, m.LockContext(ctx, 0), redimutex.ErrLocked)
+			})
+			assert.LessOrEqual(t, scripts.Load(), int64(32), "in 10 s, each try and its release")
+		})
+	}
+}
+
+// The try was of a call that waits for another time before the next, or that makes no other.
+func TestAWriterThatInheritsATryIsSeenToWait(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redimutex.Option{
+		"of a call that waits for less": {redimutex.WithPollInterval(10 * time.Millisecond)},
+		"of a call that tries once":     {redimutex.WithPollInterval(time.Second), redimutex.WithMaxAttempts(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				other := newClient(t, pool, redimutex.WithTTL(time.Hour)).RWMutex("k")
+				reader, err := other.RAcquire(t.Context())
+				require.NoError(t, err)
+				far, _ := distant(pool, 20*time.Millisecond)
+				c := newClient(t, far, redimutex.WithNodeTimeout(200*time.Millisecond))
+				begin := func(opts ...redimutex.Option) (waits *call, leave context.CancelFunc) {
+					ctx, leave := context.WithCancel(t.Context())
+					waits = startWith(t, ctx, c.RWMutex("k", opts...).Acquire)
+					synctest.Wait()
+					return waits, leave
+				}
+				_, leave := begin(redimutex.WithPollInterval(200 * time.Millisecond))
+				time.Sleep(100 * time.Millisecond) // it has tried
+				second, leaveSecond := begin(opts...)
+				third, leaveThird := begin(redimutex.WithPollInterval(time.Second))
+				far.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+					far.Set(nil)
+					reply, err := run()
+					leaveSecond()
+					synctest.Wait()
+					return reply, err
+				})
+				leave()
+				<-second.done
+				for range 90 {
+					_, err := other.TryRAcquire(t.Context())
+					require.ErrorIs(t, err, redimutex.ErrLocked)
+					time.Sleep(10 * time.Millisecond)
+				}
+				leaveThird()
+				<-third.done
+				release(t, reader)
+			})
+		})
+	}
+}
+
 func TestCallsOfOtherTermsThatGiveUpDuringTriesLeaveAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
