@@ -129,10 +129,10 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
-// Has reports whether the pool may give out a connection that it does not dial now: one that is idle, or that comes back.
-func (s *Source) Has() bool {
+// Idle reports whether the pool has a connection that is not in use; and whether one may come that it does not dial.
+func (s *Source) Idle() (idle, comes bool) {
 	p, ok := s.Pool.(*redis.Pool)
-	return !ok || p.Wait && s.Full() || p.IdleCount() > 0
+	return ok && p.IdleCount() > 0, !ok || p.Wait && s.Full()
 }
 
 // ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.

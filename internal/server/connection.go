@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex/internal/conn"
 )
@@ -83,8 +82,8 @@ func (op *operation) close() {
 func (op *operation) early() bool { return time.Since(op.began) < time.Until(op.end) } // in the first half of its time
 
 // broken reports whether the operation goes on over another connection, within its bound: err says that this one has
-// broken, perhaps while its pool kept it. Silence is something else. A fresh one is replaced only if the server refused it. What
-// is urgent also goes on if the pool gives it none, or one that the server refuses; and then waits until one comes back.
+// broken, perhaps while its pool kept it. It does not if the server is only silent. A fresh one is replaced only if the
+// server refused it. An urgent operation also goes on if the pool has none, or one that is refused; then it waits for another.
 func (op *operation) broken(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
 	code, _ := said(err)
@@ -93,16 +92,19 @@ func (op *operation) broken(err error) bool {
 	case op.redials >= source.Redials || !time.Now().Before(op.end):
 		return false
 	case op.fresh.Load() && !op.refused:
-		return noRoom(err) || op.conn == nil && !timedOut(err)
-	case broken && !timedOut(err):
+		return noRoom(err) || !timedOut(err) && (op.conn == nil || broken && op.urgent())
+	case broken && !timedOut(err) && !op.refused:
 		return true
 	case !op.urgent() || source.Dial == nil:
 		return false
-	case op.refused && (noRoom(err) || errors.Is(err, redis.ErrPoolExhausted)):
-		for op.early() && !source.Has() && op.Err() == nil {
-			time.Sleep(time.Millisecond)
+	case op.refused && (noRoom(err) || none && !errors.Is(err, syscall.ECONNREFUSED)): // over TLS it only hangs up
+		next := time.Now().Add(op.end.Sub(op.began) / 16) // else the pool may dial again and again
+		for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
+			if idle, comes := source.Idle(); idle || comes && time.Now().After(next) {
+				return true
+			}
 		}
-		return op.early()
+		return false
 	}
 	return !op.refused && (none || noRoom(err))
 }
@@ -126,10 +128,10 @@ func (op *operation) attempt() error {
 }
 
 // follow goes to where the key is served now, if err, after n sends before, says that this is elsewhere, and reports whether
-// it does. The server has refused the command, so it is safe to repeat it. The first command of a process would meet MOVED
-// most of the time. The pool may have many connections to a server that has become a replica, so the next is a fresh one if it
-// can dial. In the second half of its time it tells err instead. ASK is left to the next try: the connection can't be told to
-// go where it points.
+// it does. The server has refused the command, so it is safe to repeat it. MOVED is what the first command of a process mostly
+// gets; the pool has heard it too. After the refusal of a replica the operation dials if it can, because the pool may have many
+// connections to that; but only in the first half of its time, after which the caller gets err. ASK is left to the next try:
+// the connection can't be told to go where it points.
 func (op *operation) follow(err error, n int) bool {
 	if err == nil || op.verb != release && op.state.Load() == abandoned {
 		return false
@@ -201,7 +203,10 @@ func (op *operation) pipeline(n int, lay func(i int) (string, []any)) ([]any, er
 	op.received = time.Now()
 	for i, reply := range replies {
 		if e, ok := reply.(error); ok {
-			replies[i] = op.failed(e)
+			if e = op.failed(e); noRoom(e) {
+				return nil, e
+			}
+			replies[i] = e
 		}
 	}
 	return replies, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -413,6 +414,7 @@ func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 	for name, refuse := range map[string]func(redis.Conn) (redis.Conn, error){
 		"the dial":    func(redis.Conn) (redis.Conn, error) { return nil, redis.Error("ERR max number of clients reached") },
 		"the command": func(c redis.Conn) (redis.Conn, error) { return &hangingUp{Conn: c}, nil },
+		"TLS":         func(redis.Conn) (redis.Conn, error) { return nil, io.EOF },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -568,21 +570,34 @@ func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 // A hangingUp connection says that the server takes no more, and breaks behind that.
 type hangingUp struct {
 	redis.Conn
-	commands atomic.Int32
+	sent, commands int
+}
+
+func (c *hangingUp) Send(string, ...any) error {
+	c.sent++
+	return nil
 }
 
 func (c *hangingUp) Do(command string, _ ...any) (any, error) {
-	switch {
-	case command == "": // of its pool, as it comes back
+	refusal := redis.Error("ERR max number of clients reached")
+	switch n := c.sent; {
+	case command == "" && n == 0: // of its pool, as it comes back
 		return nil, nil
-	case c.commands.Add(1) > 1:
+	case command == "":
+		c.sent, c.commands = 0, c.commands+n
+		if n == 1 && c.commands == 1 {
+			return []any{refusal}, nil
+		}
 		return nil, io.EOF
 	}
-	return nil, redis.Error("ERR max number of clients reached")
+	if c.commands++; c.commands > 1 {
+		return nil, io.EOF
+	}
+	return nil, refusal
 }
 
 func (c *hangingUp) Err() error {
-	if c.commands.Load() > 1 {
+	if c.commands > 1 {
 		return io.EOF
 	}
 	return nil
@@ -619,41 +634,88 @@ func TestAnExtensionFindsTheGoodConnectionsOfThePoolWhereTheServerTakesNoMore(t 
 	})
 }
 
-func TestAnExtensionDialsAFewTimesAtMostWhereTheServerTakesNoMoreAndThePoolHasNone(t *testing.T) {
+func TestExtensionsDialAFewTimesAtMostWhereTheServerTakesNoMoreAndThePoolHasNone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		s := open(t, pool)
-		q := request("k")
-		done(t, acquire(s, q))
-		user := pool.Get()
-		require.NoError(t, user.Err())
-		defer user.Close()
-		dials := 0
-		pool.Dial = func() (redis.Conn, error) {
-			dials++
-			return nil, redis.Error("ERR max number of clients reached")
-		}
-		failed(t, one(s, q))
-		assert.LessOrEqual(t, dials, 3)
-	})
+	for name, kind := range map[string]func(*redis.Pool) server.Pool{
+		"any number": func(p *redis.Pool) server.Pool { return p },
+		"some": func(p *redis.Pool) server.Pool {
+			p.MaxActive, p.Wait = 3, true
+			return p
+		},
+		"of another type": func(p *redis.Pool) server.Pool { return dialler{p} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, pool := redistest.Virtual(t)
+				s := open(t, kind(pool))
+				const n = 10
+				for i := range n {
+					done(t, acquire(s, request(fmt.Sprint(i))))
+				}
+				user := pool.Get()
+				require.NoError(t, user.Err())
+				defer user.Close()
+				var dials atomic.Int32
+				pool.Dial = func() (redis.Conn, error) {
+					dials.Add(1)
+					time.Sleep(time.Millisecond)
+					return nil, redis.Error("ERR max number of clients reached")
+				}
+				var all sync.WaitGroup
+				for i := range n {
+					all.Go(func() { failed(t, one(s, request(fmt.Sprint(i)))) })
+				}
+				all.Wait()
+				assert.LessOrEqual(t, dials.Load(), int32(11*n))
+			})
+		})
+	}
 }
 
-func TestAnExtensionWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t *testing.T) {
+func TestWhatIsUrgentWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int{0, 1} { // a pool that is full, and does not wait, has none either
-		synctest.Test(t, func(t *testing.T) {
-			_, pool := redistest.Virtual(t)
-			pool.MaxActive = limit
-			s := open(t, pool)
-			q := request("k")
-			done(t, acquire(s, q))
-			user := pool.Get()
-			require.NoError(t, user.Err())
-			pool.Dial = func() (redis.Conn, error) { return nil, redis.Error("ERR max number of clients reached") }
-			time.AfterFunc(q.Timeout/4, func() { user.Close() })
-			done(t, one(s, q))
-		})
+	for refused, dial := range map[string]func() (redis.Conn, error){
+		"the dial":    func() (redis.Conn, error) { return nil, redis.Error("ERR max number of clients reached") },
+		"TLS":         func() (redis.Conn, error) { return nil, io.EOF },
+		"the command": func() (redis.Conn, error) { return &hangingUp{}, nil },
+	} {
+		for urgent, ask := range map[string]func(t *testing.T, s *server.Server, a, b *hold){
+			"an extension": func(t *testing.T, s *server.Server, a, _ *hold) { done(t, one(s, a)) },
+			"extensions": func(t *testing.T, s *server.Server, a, b *hold) {
+				for _, reply := range extend(s, []*hold{a, b}) {
+					done(t, reply)
+				}
+			},
+			"a release in the background": func(_ *testing.T, s *server.Server, a, _ *hold) { releaseLater(s, a) },
+		} {
+			for _, limit := range []int{0, 1} { // a pool that is full, and does not wait, has none either
+				t.Run(fmt.Sprint(urgent, ", refused: ", refused, ", pool of ", limit), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						m, pool := redistest.Virtual(t)
+						pool.MaxActive = limit
+						s := open(t, pool)
+						a, b := request("a"), request("b")
+						done(t, acquire(s, a))
+						done(t, acquire(s, b))
+						user := pool.Get()
+						require.NoError(t, user.Err())
+						good := pool.Dial
+						pool.Dial = dial
+						time.AfterFunc(a.Timeout/4, func() {
+							user.Close()
+							time.Sleep(3 * time.Millisecond) // it has to be taken in this moment
+							user = pool.Get()
+						})
+						ask(t, s, a, b)
+						time.Sleep(a.Timeout / 2)
+						synctest.Wait()
+						assert.Equal(t, !strings.Contains(urgent, "release"), m.Exists("a"))
+						pool.Dial = good
+						user.Close()
+					})
+				})
+			}
+		}
 	}
 }
 
