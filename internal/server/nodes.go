@@ -138,10 +138,10 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const maxStuck, many = 16, 256 // operations of a node may always run at once; what waits behind so many leaves with its Round
+const maxStuck, many = 16, 256 // operations of a node may always run at once; so many may wait while it is silent
 
-// A limit bounds how many operations a node that hangs keeps: goroutines, with a connection or a dial, that nothing ends. So
-// many may run as have come back in time; as with TCP, that number grows while they do, and falls when one does not.
+// A limit bounds how many operations of a node run at once: if it hangs, each keeps a goroutine, with a connection or a dial that
+// nothing ends. As with TCP's window, the bound grows while operations come back in time, and falls when one does not.
 type limit struct {
 	mu      sync.Mutex
 	running int
@@ -150,23 +150,25 @@ type limit struct {
 	waiting list.List    // of chan struct{}, in order of arrival: closed when that one may run
 }
 
-// A Round is the ctx of operations that ask several servers at once. It does not end with the caller's, which would break
-// connections. But what has not begun when its try has failed does not begin: a server that hangs would keep one of each call.
+// A Round is the ctx of operations that ask several servers at once. It does not end with its caller's: that would break
+// connections. But what waits for its turn when the try has failed never begins: else each call would leave one at a hung server.
 type Round struct {
 	context.Context
-	Over    chan struct{} // closed when the caller waits no more: what waits behind many others gives up
+	Over    chan struct{} // closed when the caller waits no more: see leaves
 	Dropped chan struct{} // closed when the caller drops what it asked for: all that waits gives up
 }
 
-// leaves returns what is closed when the caller of an operation waits no more. In a Round that does not wait behind many, the
-// operation waits on until the caller drops what it asked for: it is a vote all the same.
-func leaves(ctx context.Context, behindMany bool) <-chan struct{} {
-	if r, ok := ctx.(*Round); ok && !behindMany {
-		return r.Dropped
-	} else if ok {
+// leaves returns what is closed when the caller of an operation waits no more, of so many that wait. In a Round the operation
+// waits on until its caller drops what it asked for: it is a vote all the same. But not behind many while the server is silent.
+func (s *Server) leaves(ctx context.Context, waiting int) <-chan struct{} {
+	r, ok := ctx.(*Round)
+	switch {
+	case !ok:
+		return ctx.Done()
+	case waiting > many && s.Silent(time.Now()) > 0:
 		return r.Over
 	}
-	return ctx.Done()
+	return r.Dropped
 }
 
 // enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
@@ -174,7 +176,7 @@ func leaves(ctx context.Context, behindMany bool) <-chan struct{} {
 func (l *limits) enter(op *operation) (entered *limit, err error) {
 	stuck := l.pooled.stuck.Load()
 	if op.verb == extend && stuck > 0 || stuck >= maxStuck {
-		if op.verb != extend && !op.fresh.Load() && l.pooled.enter(op.Context, time.Time{}, false) == nil {
+		if op.verb != extend && !op.fresh.Load() && l.pooled.enter(op, time.Time{}, false) == nil {
 			return &l.pooled, nil // the one that tries the pool
 		}
 		op.freshen()
@@ -182,12 +184,12 @@ func (l *limits) enter(op *operation) (entered *limit, err error) {
 	if entered = &l.pooled; op.fresh.Load() {
 		entered = &l.dialled
 	}
-	return entered, entered.enter(op.Context, op.end, op.verb == release && op.server.running.Closing())
+	return entered, entered.enter(op, op.end, op.verb == release && op.server.running.Closing())
 }
 
 // enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, at once if that is zero, or
 // when the caller leaves.
-func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
+func (l *limit) enter(op *operation, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -197,9 +199,9 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	case end.IsZero():
 		return errTimeout
 	}
-	leave := leaves(ctx, l.waiting.Len() >= many)
 	turn := make(chan struct{})
 	place := l.waiting.PushBack(turn)
+	leave := op.server.leaves(op.Context, l.waiting.Len())
 	l.mu.Unlock()
 	select {
 	case <-turn:
@@ -214,7 +216,7 @@ func (l *limit) enter(ctx context.Context, end time.Time, last bool) error {
 	}
 	l.waiting.Remove(place)
 	if time.Now().Before(end) {
-		return cmp.Or(ctx.Err(), context.Canceled)
+		return cmp.Or(op.Context.Err(), context.Canceled)
 	}
 	return fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
 }

@@ -263,38 +263,53 @@ func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A round that is decided leaves the operations behind that wait for their turn: they are votes all the same. But where they
-// come faster than a server is able to answer, those that are too many go.
-func TestOperationsOfRoundsThatAreOverDoNotCollectAtANode(t *testing.T) {
+// A round that is decided leaves the operations behind that wait for their turn: they are votes all the same. But where the
+// server is silent, those that are too many go.
+func TestOperationsOfRoundsThatAreOverCollectAtANodeOnlyWhereItAnswers(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		done(t, acquire(s, request("warm")))
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			time.Sleep(20 * time.Millisecond)
-			return run()
-		})
-		r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
-		var won, left atomic.Int64
-		var all sync.WaitGroup
-		for i := range 500 {
-			q := request(fmt.Sprint(i))
-			q.Timeout = time.Minute
-			all.Go(func() {
-				if q.claim(s).Try(r, q.try()).Verdict == server.Done {
-					won.Add(1)
-				} else {
-					left.Add(1)
+	for _, silent := range []bool{true, false} {
+		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+			done(t, acquire(s, request("warm")))
+			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				if silent {
+					time.Sleep(time.Minute)
+					return nil, redistest.ErrCut
 				}
+				time.Sleep(20 * time.Millisecond)
+				return run()
 			})
-		}
-		synctest.Wait()
-		assert.Zero(t, left.Load())
-		close(r.Over)
-		synctest.Wait()
-		assert.Greater(t, left.Load(), int64(200))
-		all.Wait()
-		assert.Greater(t, won.Load(), int64(200))
-	})
+			var won, left atomic.Int64
+			var all sync.WaitGroup
+			if silent {
+				q := request("first")
+				all.Go(func() { assert.Error(t, acquire(s, q).Err) })
+				time.Sleep(time.Second)
+			}
+			r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
+			for i := range 500 {
+				q := request(fmt.Sprint(i))
+				q.Timeout = time.Minute
+				all.Go(func() {
+					if q.claim(s).Try(r, q.try()).Verdict == server.Done {
+						won.Add(1)
+					} else {
+						left.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			assert.Zero(t, left.Load())
+			close(r.Over)
+			synctest.Wait()
+			if silent {
+				assert.Greater(t, left.Load(), int64(200))
+			}
+			all.Wait()
+			if !silent {
+				assert.Equal(t, int64(500), won.Load())
+			}
+		})
+	}
 }
 
 // Each waits for the release of the lock before it. Where the server answers that, if late, each is a vote all the same.

@@ -74,7 +74,7 @@ func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0
 const MinSilence = 20 * time.Millisecond
 
 // Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already waiting
-// to see it recover; else 0. What is owed to an operation stays owed when that has given up, until another one has an answer.
+// to see it recover; else 0. An operation that gives up leaves the debt as it is, until another one has an answer.
 func (s *Server) Silent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,12 +167,11 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 // await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
 // is. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
-	silent := s.Silent(time.Now()) > 0
 	s.mu.Lock()
 	s.expect()
-	leave := leaves(ctx, silent && s.pending > many)
+	waiting := s.pending
 	s.mu.Unlock()
-	free := true
+	leave, free := s.leaves(ctx, waiting), true
 	for c := s.inTheWay(next); free && c != nil; c = s.inTheWay(next) {
 		s.runner(c).expedite(c)
 		c.mu.Lock()
