@@ -25,8 +25,10 @@ type task struct {
 }
 
 const (
-	maxPending   = 16384 // bounds the memory that a dead node costs; what is dropped expires by itself
-	releaseBatch = 128   // how many go in one round trip
+	maxPending = 16384 // bounds the memory that a dead node costs; what is dropped expires by itself
+	// How many bytes go in one round trip: a server that hangs in Close reads 16 KiB when it wakes up, and may lose what is
+	// behind them, because the connection is closed by then.
+	batchBytes = 8 << 10
 	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
@@ -118,12 +120,15 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	if last {
 		w.resumes = now
 	}
-	rest := w.pending[:0]
+	rest, size := w.pending[:0], 0
 	for _, p := range w.pending {
 		switch {
 		case now > p.until:
 			defer p.claim.giveUp() // after the unlock
-		case w.resumes <= now && len(batch) < releaseBatch && (last || p.at <= now):
+		case w.resumes <= now && size < batchBytes && (last || p.at <= now):
+			for key := range p.claim.Keys { // a reader's release names six keys for one
+				size += 192 + 4*len(key)
+			}
 			batch = append(batch, p.claim)
 		default:
 			wait = min(wait, max(p.at-now, w.resumes-now, time.Millisecond))

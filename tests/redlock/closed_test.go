@@ -41,7 +41,7 @@ func TestAServerThatHangsDuringCloseGetsTheReleaseOfEachLock(t *testing.T) {
 				warm(t, c.Mutex("k"))
 				var leases []*redimutex.Lease
 				for i := range 200 {
-					l, err := c.Mutex(fmt.Sprint(i)).Acquire(t.Context())
+					l, err := c.Mutex(fmt.Sprintf("%0200d", i)).Acquire(t.Context())
 					require.NoError(t, err)
 					leases = append(leases, l)
 				}
