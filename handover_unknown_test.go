@@ -292,16 +292,21 @@ func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 // Close comes while the servers take the lock over, so it is given back.
 func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
-	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
+	for name, c := range map[string]struct {
+		servers int
+		step    int64
+	}{"one server": {1, 1}, "three servers": {3, 1}, "three servers, in the second step": {3, 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			servers := c.servers
 			all := locktest.Start(t, servers)
 			var pools []redimutex.Pool
 			asks, goOn := make(chan struct{}, servers), make(chan struct{})
 			for _, s := range all {
 				pool := redistest.NewBetween(s.Pool())
+				var steps atomic.Int64
 				pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-					if slices.Contains(args, any("k")) {
+					if slices.Contains(args, any("k")) && steps.Add(1) >= c.step {
 						select {
 						case asks <- struct{}{}:
 						default: // another command after that
@@ -313,7 +318,7 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 				pools = append(pools, pool)
 			}
 			h := handOverEverywhere(t, all, "k", time.Minute)
-			client := redimutex.NewClient(pools, patient)
+			client := redimutex.NewClient(pools, patient, redimutex.WithTTL(time.Hour))
 			held, err := client.Mutex("another").Acquire(t.Context())
 			require.NoError(t, err)
 			overtaken, closed := make(chan error), make(chan error)
@@ -326,6 +331,11 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 			close(goOn)
 			require.ErrorIs(t, <-overtaken, redimutex.ErrClosed)
 			require.NoError(t, <-closed)
+			for _, s := range all {
+				if servers > 1 { // on one it is kept for the TTL of the taker
+					assert.LessOrEqual(t, s.PTTL("k"), time.Minute)
+				}
+			}
 			next := all.Client(t, patient).Mutex("k")
 			require.ErrorIs(t, next.TryLockContext(t.Context()), redimutex.ErrLocked)
 			require.NoError(t, next.TakeOver(t.Context(), h))

@@ -153,7 +153,10 @@ func (k *Taker) release() {
 // giveBack puts old in place of those tokens again, where the servers have them. When ctx ends, or the time of a call since
 // start, that goes on in the background. It waits for the tries before on each: a late one must not come behind this.
 func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string) {
-	v, due := k.votes, start.Add(k.votes.Spec().Bound())
+	v, due, t := k.votes, start.Add(k.votes.Spec().Bound()), server.Try{Olds: tokens, Keeps: true}
+	if k.placed && tokens[0] == v.Spec().Token { // the second step, which has a TTL of its own
+		t.Keeps, t.TTL = false, max(time.Until(k.step.Until()), time.Millisecond)
+	}
 	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
 		defer done()
@@ -164,7 +167,7 @@ func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string)
 				if k.step != nil {
 					k.step.claim(i).Quiet(context.Background(), due)
 				}
-				v.InPlace(k.old, unknownTTL).claim(i).Try(context.Background(), server.Try{Olds: tokens, Keeps: true})
+				v.InPlace(k.old, unknownTTL).claim(i).Try(context.Background(), t)
 			})
 		}
 		asking.Wait()

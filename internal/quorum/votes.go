@@ -139,6 +139,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 	votes := &r.tallies[0]
 	failure := votes.refusal()
 	if t.Keeps { // the first step of a Taker, which is not the lock yet: for how long it lasts, as far as the servers have told
+		v.At = r.began
 		for _, reply := range votes.replies {
 			v.Valid = max(v.Valid, reply.Left)
 		}
