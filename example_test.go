@@ -255,7 +255,7 @@ func ExampleMutex_UnlockContext() {
 	mu := redimutex.New(redisPool(), "invoices")
 	err := mu.UnlockContext(context.Background()) // Unlock would panic
 	fmt.Println(err)
-	// Output: redimutex: "invoices": Unlock of this object: not locked
+	// Output: redimutex: "invoices": Unlock of a Mutex or RWMutex value that holds nothing: not locked
 }
 
 func ExampleMutex_TryLock() {

@@ -96,7 +96,7 @@ func (m *exclusive) UnlockContext(ctx context.Context) error {
 	if l := m.hold.Load(); l != nil {
 		return l.unlock(ctx, "Unlock")
 	}
-	return unlockedError(m.key, "Unlock of this object")
+	return unlockedError(m.key, "Unlock of a Mutex or RWMutex value that holds nothing")
 }
 
 // Lease returns the current hold, or nil while m is unlocked. If the lease is lost, it is returned until Unlock.

@@ -115,7 +115,7 @@ func (m *RWMutex) RUnlockContext(ctx context.Context) error {
 			return err
 		}
 	}
-	return unlockedError(m.key, "RUnlock of this object")
+	return unlockedError(m.key, "RUnlock of an RWMutex value that has no reader")
 }
 
 // RDo locks m for reading, runs f and ends the hold, as [Mutex.Do] does for a writer. The ctx of f ends when the

@@ -59,7 +59,7 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 // An error of f after its lead was lost or resigned is ignored. Any other ends Run, which returns it as it is: also one of
 // an f that was told to stop because ctx has ended.
 //
-// Otherwise Run returns the cause of ctx, or why it can't be a candidate. These are the errors of
+// Otherwise Run returns an error that matches the cause of ctx, or says why it can't be a candidate. These are the errors of
 // [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are
 // used up. With WithReentrancy, the ctx of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
 //

@@ -86,7 +86,7 @@ func (k *Keeper) Close() {
 }
 
 // remove ends l, which is alive, and forgets it. The timer stays as it is: waking up for nothing once costs less than setting
-// the timer for every lock. Only where l was handed off it would wake the process for each hold. The caller holds k.mu.
+// the timer for every lock. Not after a hand-off, where it would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease, r Reason) {
 	l.reason.Store(int32(r))
 	heap.Remove(&k.leases, int(l.index))

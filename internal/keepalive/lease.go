@@ -30,7 +30,7 @@ const (
 type Lease struct {
 	keeper *Keeper
 	holder Holder
-	last   time.Duration // as Keeper.at: no renewal is due then or later, but the one that follows a hand-off
+	last   time.Duration // as Keeper.at: from then on no renewal is due, but the one that asks for the TTL after a hand-off
 
 	// All below is protected by keeper.mu; reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
@@ -169,7 +169,7 @@ func (l *Lease) loss() time.Duration {
 func (l *Lease) schedule(earliest time.Duration) {
 	k := l.keeper
 	l.next = l.loss()
-	if l.handOff == 0 { // for less than what is left it would bring nothing
+	if l.handOff == 0 { // due when two thirds of ttl are left: with more than ttl left, a renewal would bring nothing
 		earliest = max(earliest, k.at(l.until)-l.ttl*2/3)
 	}
 	if !l.renewing && (l.handOff > 0 || earliest < l.last) {

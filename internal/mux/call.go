@@ -18,8 +18,8 @@ type call struct {
 	undo     []any // a command to write behind it if it is late; it belongs to the caller
 	undoes   bool  // it is such a command itself
 	began    time.Time
-	due      time.Time // when its caller leaves, and after that, when the link is taken for dead without its replies
-	overdue  time.Time // the latter
+	due      time.Time // when its caller leaves; once that has left, as overdue
+	overdue  time.Time // without its replies by then, the link is taken for dead
 	replies  []any
 	told     bool       // its caller has an outcome, or has left
 	done     chan error // gets nil with the last reply, or why there is none

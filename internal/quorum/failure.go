@@ -24,8 +24,8 @@ type Failure struct {
 	Errs   []error  // by server: why it did not vote; nil: it did
 	Before *Failure // with Ended: what stood in the way until then; nil: nothing is known of that
 
-	// With Contended: what the server said whose holder has the most left. With Missing and Taken: Which of the keys it was, and
-	// the Holder of a majority, if that is known; or else a Taker in its first step.
+	// With Contended: the reply that tells of the most time left. With Missing and Taken: Which of the keys it was, and as Holder
+	// who has a majority, if that is known, or else the token of a Taker in its first step.
 	server.Reply
 }
 

@@ -58,9 +58,9 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 // A Taker takes over a lock that another process has handed over. It may be asked again while its votes are not Spent, and finds
 // what it has done.
 //
-// Over several servers it takes two steps. First a token is put in the place of old that lasts as long as old would have. So
-// what no caller hears of, or can't be given back, keeps others out until then, and no longer. When that is on a majority, the
-// token of the lock takes its place, or that of old. A step that comes late, in whatever order, changes nothing.
+// Over several servers it takes two steps. The first puts a token in the place of old that lasts as long as that would: so a
+// vote that no caller hears of, or can give back, keeps others out until then and no longer. When a majority has it, the second
+// puts the token of the lock in its place, or in that of old. A step that comes late, in whatever order, changes nothing.
 type Taker struct {
 	votes  *Votes
 	old    string

@@ -17,9 +17,9 @@ import (
 //
 // Invariants:
 //   - Nothing is sent for a Claim that is not wanted any more, but its release (begin).
-//   - It is gone only when a release was answered that was sent after everything that could create the lock: a
-//     try without an answer counts until its deadline, and a plain one, which carries none, until a second release was
-//     answered that was sent after the first one was (answered).
+//   - It is gone only when a release was answered that was sent after all that could create the lock. A try without an
+//     answer can do so until its deadline. A plain one has no deadline: a second release has to be answered that was sent
+//     after the answer to the first (answered).
 //   - A token for which a release or an undo was sent is never tried again (Spent).
 //
 // What nothing was sent for, or what the server has refused, is gone with the release, without asking. A Claim is given up, as
@@ -36,10 +36,10 @@ type Claim struct {
 	there     bool          // the server may have something of the token
 	waits     bool          // it may have a place in the queue, or a mark that it waits
 	takes     bool          // a try could take a lock that is free; a swap only replaces another token
-	doubt     bool          // a plain try has no answer, so that an undo may be behind it, or none
+	doubt     bool          // a plain try has no answer: whether its undo was sent is not known
 	silent    bool          // a try had no answer, and no later one has had one
 	cut       bool          // that was because its caller's ctx had ended
-	overtook  bool          // a release was answered before the deadline of a try without an answer, and is repeated soon
+	overtook  bool          // a release was answered, but an unanswered try may be executed behind it: another release follows
 	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
 
 	// Since epoch; 0: never.
@@ -55,7 +55,7 @@ const (
 	wanted   state = iota // by a caller who waits for the lock, or holds it
 	ended                 // lost, or its Client is closed; it has still to be released
 	released              // the caller has released it
-	away                  // a release was answered, and once more if a try may be right behind it: it is out of the way
+	away                  // out of the next claim's way: a release was answered, and a second one if a try may follow the first
 	gone                  // nothing of it is left, or it was given up
 )
 

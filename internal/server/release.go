@@ -75,9 +75,9 @@ func (c *Claim) StandInTheWay() {
 	}
 }
 
-// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu. The next
-// claim of the key waits for the release if this lock excludes others. So does a reader if this one may have a place in the
-// queue: a server that calls it takes the mark away, under which the next claim may wait by then. If it is passable no claim waits.
+// letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
+// Unless it is passable, the next claim of the key waits for this release if the lock excludes others; or if a reader may be in
+// the queue: a server that calls it takes away the mark, under which the next claim may wait by then.
 func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	if c.state >= released {
 		return false

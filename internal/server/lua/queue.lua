@@ -8,7 +8,7 @@ local queue = KEYS[own + keys + 1]
 local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
 -- Returns the waiter who is served next; then the error, if the queue is none; the place of the waiter in it; and how far
--- it was looked at, for the next call. No waiter is returned where the next one is outside of the queue.
+-- it was looked at, for the next call. No waiter is returned if it is the turn of one that polls.
 --
 -- all   what is in the queue, if it has been read
 -- seen  how far the call before has looked; from there it goes on, as long as the same are preferred
@@ -56,7 +56,7 @@ end
 -- A waiter that was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
 -- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
 -- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
--- the waiters find it when they look. Nor does a queue that is none keep a lock from being released.
+-- the waiters find it when they look. A key of another type in the place of the queue is ignored: the lock is released.
 local function serve(mine)
   local all = preferred and redis.pcall('ZRANGE', queue, '0', '-1')
   local ok, first, _, place, seen

@@ -8,8 +8,8 @@
 -- entitled  the marks of those that have waited for a writer: while there is one, writers wait
 --
 -- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock. A plain
--- Mutex that hands the lock on knows none of this: the lock holds the token of a reader as well then, and its mark is still
--- there, as that of a writer is. keep and drop put that right.
+-- Mutex hands the lock on without knowing any of this: then the lock may hold the token of a reader too, and the mark of the
+-- one that got it, reader or writer, is still there. keep and drop put both right.
 
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
