@@ -147,6 +147,24 @@ func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
 	assert.NotContains(t, err.Error(), pooltest.Secret)
 }
 
+// It says so to the first command, and hangs up. To go on with another would lose its words.
+func TestWhatARefusingServerSaysIsToldInItsWords(t *testing.T) {
+	s := guarded(t)
+	front := redistest.NewFront(t, s)
+	for _, says := range []string{"ERR max number of clients reached", "DENIED Redis is running in protected mode"} {
+		front.On(func(words []string) (f redistest.Fate) {
+			if words[0] == "HELLO" {
+				f.Reply = "-" + says + "\r\n"
+			}
+			return f
+		})
+		for _, password := range []string{"", pooltest.Secret} {
+			_, err := pooltest.Ask(single(t, &redis.Options{Addr: front.Addr(), Password: password}), "PING")
+			assert.ErrorContains(t, err, says)
+		}
+	}
+}
+
 // A server of before Redis 6 knows AUTH, and no HELLO.
 func TestAServerWithoutHELLOIsLoggedInToAsBefore(t *testing.T) {
 	s := guarded(t)

@@ -107,7 +107,8 @@ func (l *Login) hello(c redis.Conn, user, password string) (role string, err err
 	}
 	reply, err := c.Do("HELLO", args...)
 	var said redis.Error
-	if !errors.As(err, &said) || strings.HasPrefix(string(said), "WRONGPASS ") {
+	if !errors.As(err, &said) || strings.HasPrefix(string(said), "WRONGPASS ") ||
+		strings.Contains(string(said), "max number of clients") || strings.HasPrefix(string(said), "DENIED ") { // it hangs up
 		return roleOf(reply), err
 	}
 	switch {
