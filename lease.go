@@ -98,11 +98,8 @@ func (l *Lease) context(parent context.Context) (ctx context.Context, stop func(
 // on, and some servers may keep the key for longer. A ttl below 10 ms or above 100 years is an error that changes nothing.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	o := l.of
-	switch {
-	case ttl < minTTL:
-		return fmt.Errorf("redimutex: %q: Extend(%v): a lease has to last %v at least", o.key, ttl, minTTL)
-	case ttl > maxTTL:
-		return fmt.Errorf("redimutex: %q: Extend(%v): a lease can last %v at most", o.key, ttl, maxTTL)
+	if ttl < minTTL || ttl > maxTTL {
+		return fmt.Errorf("redimutex: %q: Extend(%v): a lease lasts %v at least, and %v at most", o.key, ttl, minTTL, maxTTL)
 	}
 	if err := l.Err(); err != nil {
 		return err

@@ -151,12 +151,7 @@ func (l *Lease) Renewed() {
 }
 
 // pace is the TTL that decides when renewals and the end of l are due. The caller holds keeper.mu.
-func (l *Lease) pace() time.Duration {
-	if l.handOff > 0 {
-		return min(l.handOff, l.ttl)
-	}
-	return l.ttl
-}
+func (l *Lease) pace() time.Duration { return cmp.Or(l.handOff, l.ttl) }
 
 // loss is when the loss of l is told: some time before the end, so that the timers of a busy machine do not make it late.
 // The caller holds keeper.mu.

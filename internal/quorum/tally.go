@@ -54,13 +54,6 @@ func (t *tally) decided() bool {
 	return failed+t.out <= rest
 }
 
-// stuck reports whether those that were asked can't decide any more without those that were
-// skipped: too many have failed, or all have answered and are not agreed.
-func (t *tally) stuck(skipped int) bool {
-	working := len(t.replies) - skipped - t.said[server.Failed]
-	return !t.decided() && (working < t.need || t.out == skipped)
-}
-
 // split reports whether a majority has answered a try and is not agreed: rival is the verdict where others were faster. Then
 // its votes stand in their way, so it does not wait for servers that are silent.
 func (t *tally) split(rival server.Verdict) bool {
@@ -97,7 +90,7 @@ func (t *tally) outcome() *Failure {
 	for _, reply := range t.replies {
 		switch {
 		case reply.Verdict == server.Taken:
-			if f.Kind == Missing && t.said[server.Missing] < t.need {
+			if f.Kind == Missing {
 				f.Kind, f.Which = Taken, reply.Which
 			}
 			if by[reply.Holder]++; by[reply.Holder] >= t.need || f.Holder == "" && step(reply.Holder) {
@@ -124,7 +117,7 @@ func (t *tally) refusal() *Failure {
 		return t.outcome()
 	case lapsed >= t.need:
 		return t.failure(Lapsed, nil)
-	case n-t.said[server.Failed]-t.out < t.need && t.said[server.Held]+lapsed < t.need:
+	case n-t.said[server.Failed]-t.out < t.need:
 		return t.failure(Unavailable, nil)
 	}
 	return t.failure(Contended, nil)

@@ -44,6 +44,8 @@ func (op *operation) connect() (err error) {
 	source, end := op.server.Source, op.end
 	if op.urgent() && !op.fresh.Load() && source.Full() { // one that can be full can dial
 		end = time.Now().Add(time.Until(end) / 4)
+	} else if !source.Punctual && !op.callers {
+		end = end.Add(-end.Sub(op.began) / 32) // the pool says why there is none, and not the timer of the operation
 	}
 	var ctx context.Context = op
 	if op.fresh.Load() || source.Keeps {

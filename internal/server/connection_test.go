@@ -719,6 +719,21 @@ func TestWhatIsUrgentWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t
 	}
 }
 
+func TestAFullPoolIsNotTakenForASilentServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive, pool.Wait = 1, true
+		s := open(t, pool)
+		user := pool.Get()
+		require.NoError(t, user.Err())
+		for range 20 { // two timers, of which the operation's must not be the first
+			require.ErrorContains(t, acquire(s, request("k")).Err, "no connection of the pool came free")
+		}
+		user.Close()
+	})
+}
+
 // A reply that comes too late would break it, and then the pool has to dial.
 func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	t.Parallel()

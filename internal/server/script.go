@@ -104,9 +104,6 @@ func (op *operation) exchange(alone bool) (err error) {
 			} else if err != nil {
 				return untried{err}
 			}
-			if op.state.Load() == abandoned {
-				return untried{errTimeout}
-			}
 		}
 		if err := op.send(n, alone); err != nil {
 			since := time.Now()
@@ -247,7 +244,7 @@ func (op *operation) confirm(err error) {
 			}
 		}
 		if err != nil {
-			r.reply = Reply{Err: err, Sent: r.reply.Sent}
+			r.reply = Reply{Err: err}
 		}
 	}
 }
