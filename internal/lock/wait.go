@@ -65,7 +65,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if stopped {
 		a.failure.Before, f = cmp.Or(a.failure.Before, f), a.failure
 	}
-	if (stopped || a.usedUp()) && a.turn && !a.Once && a.key.fifo.Waiting() > 0 { // the next one waits as we would have
+	if (a.answer != nil || !stopped && a.usedUp()) && a.turn && !a.Once && a.key.fifo.Waiting() > 0 { // it waits as we would
 		a.key.leave().pause = server.Monotonic() + a.pause(a.tries)
 	}
 	if f.Kind != quorum.Lapsed {

@@ -138,7 +138,7 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const maxStuck, many = 16, 256 // operations of a node may always run at once; so many may wait while it is silent
+const maxStuck, many = 16, 256 // operations of a node may always run at once; so many may wait while it hangs
 
 // A limit bounds how many operations of a node run at once: if it hangs, each keeps a goroutine, with a connection or a dial that
 // nothing ends. As with TCP's window, the bound grows while operations come back in time, and falls when one does not.
@@ -159,13 +159,13 @@ type Round struct {
 }
 
 // leaves returns what is closed when the caller of an operation waits no more, of so many that wait. In a Round the operation
-// waits on until its caller drops what it asked for: it is a vote all the same. But not behind many while the server is silent.
+// waits on until its caller drops what it asked for: it is a vote all the same. But not behind many while the server hangs.
 func (s *Server) leaves(ctx context.Context, waiting int) <-chan struct{} {
 	r, ok := ctx.(*Round)
 	switch {
 	case !ok:
 		return ctx.Done()
-	case waiting > many && s.Silent(time.Now()) > 0:
+	case waiting > many && s.Silent(time.Now()) > 5*MinSilence: // for less, the machine may be busy with many calls at once
 		return r.Over
 	}
 	return r.Dropped
