@@ -15,8 +15,7 @@ import (
 
 // A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal
 // of all leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts goroutines only
-// while there is work for them; with [WithQueue] for up to seven seconds after the last wait; with [WithMultiplexing] also for
-// its connections, until they were idle for two to four minutes.
+// while there is work for them; those of [WithQueue] stay for seven seconds, those of [WithMultiplexing] for two to four minutes.
 type Client struct {
 	config    *config
 	pools     []Pool

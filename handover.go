@@ -96,14 +96,10 @@ func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
-	case o.config.terms.Kind != server.Mutex:
-		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a %s can't be handed over, only a Mutex", o.key, o.config.terms.Kind.Name)
-	case len(o.more) > 0:
-		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: a MutexAll can't be handed over, only a Mutex of one key", o.key)
-	case within <= 0:
-		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over has to be more than 0", o.key, within)
-	case within > maxTTL:
-		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time to take over can be %v at most", o.key, within, maxTTL)
+	case o.config.terms.Kind != server.Mutex || len(o.more) > 0:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver: only the hold of a Mutex of one key can be handed over", o.key)
+	case within <= 0 || within > maxTTL:
+		return Handover{}, fmt.Errorf("redimutex: %q: HandOver(%v): the time has to be more than 0, and %v at most", o.key, within, maxTTL)
 	}
 	ctx = l.lasting(ctx)
 	secret := &handover{o.key, o.config.terms.Token()}

@@ -216,11 +216,11 @@ func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 	both, err := c.MutexAll([]string{"a", "b"}).Acquire(t.Context())
 	require.NoError(t, err)
 	for words, f := range map[string]func() (redimutex.Handover, error){
-		"a semaphore can't":          func() (redimutex.Handover, error) { return permit.HandOver(t.Context(), time.Minute) },
-		"a MutexAll can't":           func() (redimutex.Handover, error) { return both.HandOver(t.Context(), time.Minute) },
-		"has to be more than 0":      func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 0) },
-		"HandOver(-1ns): the time":   func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), -1) },
-		"can be 876000h0m0s at most": func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 1<<62) },
+		"only the hold of a Mutex": func() (redimutex.Handover, error) { return permit.HandOver(t.Context(), time.Minute) },
+		"a Mutex of one key":       func() (redimutex.Handover, error) { return both.HandOver(t.Context(), time.Minute) },
+		"has to be more than 0":    func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 0) },
+		"HandOver(-1ns): the time": func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), -1) },
+		"and 876000h0m0s at most":  func() (redimutex.Handover, error) { return hold.HandOver(t.Context(), 1<<62) },
 	} {
 		_, err := f()
 		assert.ErrorContains(t, err, words)

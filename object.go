@@ -34,9 +34,7 @@ func (o *object) Client() *Client { return o.client }
 
 // Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
 // lock and has something to add.
-func (o *object) Logger() *slog.Logger {
-	return cmp.Or(o.config.logger, slog.Default())
-}
+func (o *object) Logger() *slog.Logger { return cmp.Or(o.config.logger, slog.Default()) }
 
 const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
 

@@ -166,10 +166,9 @@ func WithMaxAttempts(n int) Option {
 // the process that has waited longest, and wakes it by pub/sub. A Client has one place in the queue for each key, however many
 // of its goroutines wait. Clients that do not queue share the lock safely: they may overtake, or starve.
 //
-// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, and for up to seven
-// seconds after that, its Client keeps one more connection to the server, outside the limit of the [Pool]. A waiter polls,
-// and comes after those in the queue, if its user may not subscribe, or if its Pool neither can dial nor shows a
-// *redis.Pool.
+// It is for a single server, and panics with several, whose waiters poll. While a goroutine waits, and for up to seven seconds
+// after that, its Client keeps one more connection to the server, outside the limit of the [Pool]. A waiter polls, and comes
+// after those in the queue, if its user may not subscribe, or if its Pool neither can dial nor shows a *redis.Pool.
 //
 // A waiter also looks by itself, once a second or more often. So a lost message, or a holder that knows nothing of
 // the queue, delays it and never blocks it. A dead waiter costs nothing once its connection is closed, except that one for an

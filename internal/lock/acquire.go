@@ -225,6 +225,7 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}
+	a.key.leave().pause = server.Monotonic() + a.pause(a.tries) // before that, a next call that can't use this try does not ask
 	return a.engine.quorum.Unanswered()
 }
 

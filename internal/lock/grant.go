@@ -154,14 +154,10 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 
 // lost returns how the servers say that the lock was lost, or Alive.
 func lost(f *quorum.Failure) keepalive.Reason {
-	switch {
-	case f == nil:
-	case f.Kind == quorum.Missing:
-		return keepalive.Deleted
-	case f.Kind == quorum.Taken:
-		return keepalive.Taken
+	if f == nil {
+		return keepalive.Alive
 	}
-	return keepalive.Alive
+	return map[quorum.Kind]keepalive.Reason{quorum.Missing: keepalive.Deleted, quorum.Taken: keepalive.Taken}[f.Kind]
 }
 
 // lose ends the grant if f says that it is lost, and reports whether it does.

@@ -65,9 +65,6 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if stopped {
 		a.failure.Before, f = cmp.Or(a.failure.Before, f), a.failure
 	}
-	if (a.answer != nil || !stopped && a.usedUp()) && a.turn && !a.Once && a.key.fifo.Waiting() > 0 { // it waits as we would
-		a.key.leave().pause = server.Monotonic() + a.pause(a.tries)
-	}
 	if f.Kind != quorum.Lapsed {
 		a.hold.Observer.Tried(ctx, a.tries, time.Since(a.began), f)
 	}

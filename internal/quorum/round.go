@@ -96,11 +96,14 @@ func (r *round) run(ctx context.Context) {
 // are needed; often they were but slow for a moment. They have the time that is left.
 func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration) {
 	var look <-chan time.Time
+	t := &r.tallies[0] // of the last vote
 	for undecided := len(r.tallies); undecided > 0; {
+		if n := len(r.skipped); n > 0 && t.stuck(n) {
+			r.askSkipped()
+		}
 		select {
 		case v := <-r.votes:
-			t := &r.tallies[v.lock]
-			if t.told {
+			if t = &r.tallies[v.lock]; t.told {
 				continue
 			}
 			t.cast(v.server, v.reply)

@@ -54,6 +54,11 @@ func (t *tally) decided() bool {
 	return failed+t.out <= rest
 }
 
+// stuck reports whether it can't be decided any more without those that were skipped.
+func (t *tally) stuck(skipped int) bool {
+	return !t.decided() && (t.out == skipped || len(t.replies)-skipped-t.said[server.Failed] < t.need)
+}
+
 // split reports whether a majority has answered a try and is not agreed: rival is the verdict where others were faster. Then
 // its votes stand in their way, so it does not wait for servers that are silent.
 func (t *tally) split(rival server.Verdict) bool {

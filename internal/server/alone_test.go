@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -296,6 +297,31 @@ func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 			done(t, reply)
 		}
 		assert.Equal(t, 2, sources)
+	})
+}
+
+func TestLaterReleasesShareARoundTripHoweverLongTheirKeysAre(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var all []*hold
+		for i := range 100 {
+			q := request(fmt.Sprintf("%01000d", i))
+			done(t, acquire(s, q))
+			all = append(all, q)
+		}
+		var sources counter
+		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+			if command == "EVAL" { // the first of a batch
+				return sources.count(run, command, args)
+			}
+			return run()
+		})
+		for _, q := range all {
+			releaseLater(s, q)
+		}
+		time.Sleep(time.Second)
+		assert.Zero(t, len(m.Keys())) //nolint:testifylint // they are long
+		assert.LessOrEqual(t, strings.Count(sources.take(), "EVAL"), 3)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redimutex/redimutex/internal/conn"
@@ -99,7 +98,7 @@ func (op *operation) broken(err error) bool {
 		return true
 	case !op.urgent() || source.Dial == nil:
 		return false
-	case op.refused && (noRoom(err) || none && !errors.Is(err, syscall.ECONNREFUSED)): // over TLS it only hangs up
+	case op.refused && full(err):
 		next := time.Now().Add(op.end.Sub(op.began) / 16) // else the pool may dial again and again
 		for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
 			if idle, comes := source.Idle(); idle || comes && time.Now().After(next) {

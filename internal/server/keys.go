@@ -44,9 +44,7 @@ const slots = 16384
 
 // Slot returns the cluster slot of key: CRC16 (XMODEM) of the hash tag, if the key has one, or of
 // the whole key. See https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
-func Slot(key string) uint16 {
-	return crc16(tag(key)) % slots
-}
+func Slot(key string) uint16 { return crc16(tag(key)) % slots }
 
 // tags holds, for each slot, the least number whose digits lie in it. Most programs never need it,
 // and a search for one slot takes milliseconds.

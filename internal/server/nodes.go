@@ -131,8 +131,14 @@ func (n *nodes) close(end time.Time) {
 	}
 	runners.Wait(time.Until(end) / 8)
 	for _, node := range all { // then all at once: if the node hangs, a batch lasts as long as Close
-		for batch, _ := node.runner.due(); batch != nil; batch, _ = node.runner.due() {
-			runners.Go(func() { n.server.releaseAll(n.server.background, batch) })
+		for range releaseBatch { // so many connections at most
+			if batch, _ := node.runner.due(); batch != nil {
+				runners.Go(func() {
+					for ; batch != nil; batch, _ = node.runner.due() {
+						n.server.releaseAll(n.server.background, batch)
+					}
+				})
+			}
 		}
 	}
 	runners.Wait(time.Until(end))
@@ -140,8 +146,8 @@ func (n *nodes) close(end time.Time) {
 
 const maxStuck, many = 16, 256 // operations of a node may always run at once; so many may wait while it hangs
 
-// A limit bounds how many operations of a node run at once: if it hangs, each keeps a goroutine, with a connection or a dial that
-// nothing ends. As with TCP's window, the bound grows while operations come back in time, and falls when one does not.
+// A limit bounds how many operations of a node run at once: if it hangs, each keeps a goroutine, with a connection or a dial
+// that nothing ends. As with TCP's window, the bound grows while operations come back in time, and falls when one does not.
 type limit struct {
 	mu      sync.Mutex
 	running int
@@ -151,7 +157,7 @@ type limit struct {
 }
 
 // A Round is the ctx of operations that ask several servers at once. It does not end with its caller's: that would break
-// connections. But what waits for its turn when the try has failed never begins: else each call would leave one at a hung server.
+// connections. But what waits for its turn when the try has failed never begins: a hung server would keep one of each call.
 type Round struct {
 	context.Context
 	Over    chan struct{} // closed when the caller waits no more: see leaves

@@ -3,8 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -187,6 +189,12 @@ func replicas(err error) bool {
 func noRoom(err error) bool {
 	_, text := said(err)
 	return strings.Contains(text, "max number of clients")
+}
+
+// full reports whether err may say that the pool has no connection left, or the server: over TLS that only hangs up.
+func full(err error) bool {
+	return noRoom(err) || errors.Is(err, redis.ErrPoolExhausted) ||
+		errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // said returns the code and the text of what a server said; both are empty where err is something else. Before Redis 7 an

@@ -25,10 +25,8 @@ type task struct {
 }
 
 const (
-	maxPending = 16384 // bounds the memory that a dead node costs; what is dropped expires by itself
-	// How many bytes go in one round trip: a server that hangs in Close reads 16 KiB when it wakes up, and may lose what is
-	// behind them, because the connection is closed by then.
-	batchBytes = 8 << 10
+	maxPending              = 16384         // bounds the memory that a dead node costs; what is dropped expires by itself
+	releaseBatch, lastBytes = 128, 12 << 10 // in one round trip; of more than 16 KiB a server that hangs in Close may lose the rest
 	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
@@ -125,9 +123,9 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 		switch {
 		case now > p.until:
 			defer p.claim.giveUp() // after the unlock
-		case w.resumes <= now && size < batchBytes && (last || p.at <= now):
-			for key := range p.claim.Keys { // a reader's release names six keys for one
-				size += 192 + 4*len(key)
+		case w.resumes <= now && len(batch) < releaseBatch && (last && size < lastBytes || !last && p.at <= now):
+			for key := range p.claim.Keys { // and what belongs to it
+				size += 128 + (2+len(p.claim.Kind.keys))*(32+len(key))
 			}
 			batch = append(batch, p.claim)
 		default:

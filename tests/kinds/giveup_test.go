@@ -116,22 +116,6 @@ func TestALineOfCallsThatGiveUpDuringTriesAsksNoMoreOftenThanOneThatWaits(t *tes
 	}
 }
 
-func TestALineOfCallsThatUseUpTheirTriesAsksNoMoreOftenThanOneThatWaits(t *testing.T) {
-	t.Parallel()
-	for _, tries := range []int{1, 2} {
-		synctest.Test(t, func(t *testing.T) {
-			server, pool := redistest.Virtual(t)
-			require.NoError(t, server.Set("k", "foreign"))
-			far, scripts := distant(pool, 20*time.Millisecond)
-			m := newClient(t, far, redimutex.WithPollInterval(time.Second), redimutex.WithMaxAttempts(tries)).Mutex("k")
-			oneAfterTheOther(t.Context(), 1000, 10*time.Millisecond, time.Minute, func(_ int, ctx context.Context) {
-				assert.ErrorIs(t, m.LockContext(ctx, 0), redimutex.ErrLocked)
-			})
-			assert.LessOrEqual(t, scripts.Load(), int64(32), "in 10 s, each try and its release")
-		})
-	}
-}
-
 // The try was of a call that waits for another time before the next, or that makes no other.
 func TestAWriterThatInheritsATryIsSeenToWait(t *testing.T) {
 	t.Parallel()
