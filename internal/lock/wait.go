@@ -109,7 +109,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) state {
 	hub := a.engine.hub()
 	if a.ticket == nil {
 		a.newTicket()
-		if hub.Starting() && a.await(ctx, min(a.Terms.Timeout, maxLook)) == failed {
+		if a.ticket.waiter.Early && a.await(ctx, min(a.Terms.Timeout, maxLook)) == failed {
 			return failed
 		}
 		if hub.Listening() && a.MaxTries == 0 {

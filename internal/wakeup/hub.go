@@ -38,17 +38,18 @@ type Hub struct {
 	key      string             // of the lock that was last waited for
 	left     time.Time          // when a waiter last left
 	runs     bool               // there is a goroutine that listens
-	starting atomic.Bool        // it is not known yet whether its first dial succeeds; may be read without mu, as all below
-	up       atomic.Bool        // it is subscribed
+	starting bool               // it is not known yet whether its first dial succeeds
+	up       atomic.Bool        // it is subscribed; may be read without mu, as all below
 	drops    atomic.Uint64
 	heard    atomic.Bool // a message has come since the last look
 }
 
 // A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
 type Waiter struct {
-	hub  *Hub
-	name string
-	wake chan Wake
+	Early bool // whether the Hub hears the server was not known when it joined; it is told once that is
+	hub   *Hub
+	name  string
+	wake  chan Wake
 }
 
 // prefix says in the name of a channel whether its waiter may listen at another node of a cluster: see queue.lua.
@@ -62,15 +63,14 @@ func NewHub(closing context.Context, s *server.Server) *Hub {
 // Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
 // the pool can't, the waiter has to poll.
 func (h *Hub) Join(name, key string) *Waiter {
-	w := &Waiter{hub: h, name: name, wake: make(chan Wake, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters[name], h.key = w, key
 	if !h.runs && h.server.Source.Listen != nil {
-		h.runs = true
-		h.starting.Store(true)
+		h.runs, h.starting = true, true
 		h.Go(h.run)
 	}
+	w := &Waiter{Early: h.starting, hub: h, name: name, wake: make(chan Wake, 1)}
+	h.waiters[name], h.key = w, key
 	return w
 }
 
@@ -85,7 +85,6 @@ func (w *Waiter) Leave() {
 
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
-func (h *Hub) Starting() bool       { return h.starting.Load() } // whether that is not known yet; then each waiter is told
 func (h *Hub) Drops() uint64        { return h.drops.Load() }    // how often a subscription has ended, and messages with it
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
@@ -98,7 +97,8 @@ func (h *Hub) setListening(up bool) (changed bool) {
 	if changed && !up {
 		h.drops.Add(1)
 	}
-	if h.starting.Swap(false) || changed {
+	if h.starting || changed {
+		h.starting = false
 		for _, w := range h.waiters {
 			w.tell(Wake{})
 		}
