@@ -85,7 +85,7 @@ func (w *Waiter) Leave() {
 
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
-func (h *Hub) Drops() uint64        { return h.drops.Load() }    // how often a subscription has ended, and messages with it
+func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages with it
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
 // setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, or was not known,
