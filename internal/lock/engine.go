@@ -56,10 +56,7 @@ type Result struct {
 
 // New returns the Engine over the servers behind pools. It does not connect.
 func New(pools []server.Pool) *Engine {
-	e := &Engine{
-		servers: make([]*server.Server, len(pools)),
-		keys:    make(map[line]*Key),
-	}
+	e := &Engine{servers: make([]*server.Server, len(pools)), keys: make(map[line]*Key)}
 	e.closing, e.close = context.WithCancel(context.Background())
 	for i, p := range pools {
 		e.servers[i] = server.New(p)

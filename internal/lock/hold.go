@@ -61,7 +61,10 @@ func (h *Hold) LostKey() int     { return int(h.grant.lostKey.Load()) }
 
 // Reason returns how the hold has ended, by the clock.
 func (h *Hold) Reason() keepalive.Reason {
-	return cmp.Or(h.noticed(), h.grant.lease.Reason())
+	if r := h.noticed(); r != keepalive.Alive {
+		return r
+	}
+	return h.grant.lease.Reason()
 }
 
 // noticed returns how the hold has ended, if that has been noticed. It does not look at the clock.
