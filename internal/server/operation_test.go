@@ -263,104 +263,73 @@ func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A round that is decided leaves the operations behind that wait for their turn: they are votes all the same. But where the
-// server is silent, those that are too many go.
+// inARound has 500 tries in a Round that is decided while they wait: they are votes all the same, but where the server is
+// silent those that are too many leave. before is called ahead of each.
+func inARound(t *testing.T, b *redistest.Between, s *server.Server, silent bool, before func(key string)) {
+	t.Helper()
+	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		if silent {
+			time.Sleep(time.Minute)
+			return nil, redistest.ErrCut
+		}
+		time.Sleep(10 * time.Millisecond)
+		return run()
+	})
+	var won, left atomic.Int64
+	var all sync.WaitGroup
+	if silent {
+		q := request("first")
+		all.Go(func() { assert.Error(t, acquire(s, q).Err) })
+		time.Sleep(time.Second)
+	}
+	r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
+	for i := range 500 {
+		q := request(fmt.Sprint(i))
+		q.Timeout = time.Minute
+		before(q.Key)
+		all.Go(func() {
+			if q.claim(s).Try(r, q.try()).Verdict == server.Done {
+				won.Add(1)
+			} else {
+				left.Add(1)
+			}
+		})
+	}
+	synctest.Wait()
+	assert.Zero(t, left.Load())
+	close(r.Over)
+	synctest.Wait()
+	if silent {
+		assert.Greater(t, left.Load(), int64(200))
+	}
+	all.Wait()
+	if !silent {
+		assert.Equal(t, int64(500), won.Load())
+	}
+}
+
 func TestOperationsOfRoundsThatAreOverCollectAtANodeOnlyWhereItAnswers(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{true, false} {
 		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			done(t, acquire(s, request("warm")))
-			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-				if silent {
-					time.Sleep(time.Minute)
-					return nil, redistest.ErrCut
-				}
-				time.Sleep(20 * time.Millisecond)
-				return run()
-			})
-			var won, left atomic.Int64
-			var all sync.WaitGroup
-			if silent {
-				q := request("first")
-				all.Go(func() { assert.Error(t, acquire(s, q).Err) })
-				time.Sleep(time.Second)
-			}
-			r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
-			for i := range 500 {
-				q := request(fmt.Sprint(i))
-				q.Timeout = time.Minute
-				all.Go(func() {
-					if q.claim(s).Try(r, q.try()).Verdict == server.Done {
-						won.Add(1)
-					} else {
-						left.Add(1)
-					}
-				})
-			}
-			synctest.Wait()
-			assert.Zero(t, left.Load())
-			close(r.Over)
-			synctest.Wait()
-			if silent {
-				assert.Greater(t, left.Load(), int64(200))
-			}
-			all.Wait()
-			if !silent {
-				assert.Equal(t, int64(500), won.Load())
-			}
+			inARound(t, b, s, silent, func(string) {})
 		})
 	}
 }
 
-// Each waits for the release of the lock before it. Where the server answers that, if late, each is a vote all the same.
+// Each waits for the release of the lock before it.
 func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(t *testing.T) {
 	t.Parallel()
-	for locks, silent := range map[int]bool{500: true, 264: false} { // of more than 256, but no more wait for their turn
+	for _, silent := range []bool{true, false} {
 		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			before := make([]*server.Claim, locks)
-			for i := range before {
+			locks := make(map[string]*server.Claim)
+			for i := range 500 {
 				q := request(fmt.Sprint(i))
-				before[i] = q.claim(s)
-				done(t, before[i].Try(t.Context(), q.try()))
+				locks[q.Key] = q.claim(s)
+				done(t, locks[q.Key].Try(t.Context(), q.try()))
 			}
-			b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-				if silent {
-					time.Sleep(time.Minute)
-					return nil, redistest.ErrCut
-				}
-				time.Sleep(10 * time.Millisecond)
-				return run()
-			})
-			var won, left atomic.Int64
-			var all sync.WaitGroup
-			if silent {
-				q := request("first")
-				all.Go(func() { assert.Error(t, acquire(s, q).Err) })
-				time.Sleep(time.Second)
-			}
-			r := &server.Round{Context: context.Background(), Over: make(chan struct{}), Dropped: make(chan struct{})}
-			for i, c := range before {
-				c.ReleaseLater(time.Time{})
-				q := request(fmt.Sprint(i))
-				all.Go(func() {
-					if q.claim(s).Try(r, q.try()).Verdict == server.Done {
-						won.Add(1)
-					} else {
-						left.Add(1)
-					}
-				})
-			}
-			synctest.Wait()
-			assert.Zero(t, left.Load())
-			close(r.Over)
-			synctest.Wait()
-			if silent {
-				assert.Greater(t, left.Load(), int64(200))
-			}
-			all.Wait()
-			if !silent {
-				assert.EqualValues(t, locks, won.Load())
-			}
+			inARound(t, b, s, silent, func(key string) { locks[key].ReleaseLater(time.Time{}) })
 		})
 	}
 }
