@@ -106,13 +106,10 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	g := &handed{to: Handover{&secret}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case l.claimed.Load() && l.handed.Load() == nil:
-		return Handover{}, unlockedError(o.key, "HandOver")
-	case !l.handed.CompareAndSwap(nil, g):
-		return l.handed.Load().repeat(ctx, l)
-	case !l.claimed.CompareAndSwap(false, true): // a Release was faster just now
-		g.released.Store(true)
+	if !l.end.CompareAndSwap(nil, g) {
+		if before := l.end.Load(); before != byRelease {
+			return before.repeat(ctx, l)
+		}
 		return Handover{}, unlockedError(o.key, "HandOver")
 	}
 	now := time.Now()

@@ -426,3 +426,38 @@ func TestATakeOverThatTheServerRefusesLeavesTheHandoverGood(t *testing.T) {
 	require.NoError(t, m.TakeOver(t.Context(), h))
 	m.Unlock()
 }
+
+// Either the hand-over comes first, and one release behind it is accepted; or a release does.
+func TestOfReleasesBesideAHandOverExactlyOneSucceeds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", patient)
+	const holds = 300
+	var succeeded atomic.Int64
+	for range holds {
+		l, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		begin := make(chan struct{})
+		var ends sync.WaitGroup
+		ends.Go(func() {
+			<-begin
+			if _, err := l.HandOver(t.Context(), time.Minute); err != nil {
+				assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+			}
+		})
+		for range 2 {
+			ends.Go(func() {
+				<-begin
+				if err := l.Release(t.Context()); err == nil {
+					succeeded.Add(1)
+				} else {
+					assert.ErrorIs(t, err, redimutex.ErrUnlocked)
+				}
+			})
+		}
+		close(begin)
+		ends.Wait()
+		s.Do("DEL", "k")
+	}
+	assert.EqualValues(t, holds, succeeded.Load())
+}

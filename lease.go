@@ -19,18 +19,23 @@ import (
 // and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end. The package documentation
 // says by which clocks it ends, and how soon a loss is reported.
 type Lease struct {
-	of      *object
-	hold    lock.Hold
-	reader  atomic.Bool            // a writer that was downgraded
-	claimed atomic.Bool            // by the one call that releases it, or hands it over
-	handed  atomic.Pointer[handed] // what it was handed over as
+	of     *object
+	hold   lock.Hold
+	reader atomic.Bool            // a writer that was downgraded
+	end    atomic.Pointer[handed] // set by the one call that ends the hold: byRelease, or what it is handed over as
 }
+
+// byRelease is the end of a hold that a release ends.
+var byRelease = new(handed)
 
 func newLease(o *object) *Lease {
 	l := &Lease{of: o}
 	l.hold.Observer = (*observer)(l)
 	return l
 }
+
+// claimed reports whether a call has begun to end the hold, by a release or a hand-over.
+func (l *Lease) claimed() bool { return l.end.Load() != nil }
 
 // Token returns what the server knows this hold by, a random UUID and the label of [WithOwner]: the value of the key, or, of a
 // reader or a permit, a member of a set. A process that knows it can release the lock: treat it as a secret.
@@ -136,7 +141,7 @@ func (l *Lease) unlock(ctx context.Context, verb string) error {
 		return err
 	}
 	// After a hand-over one release is accepted.
-	if g := l.handed.Load(); g != nil && g.released.CompareAndSwap(false, true) {
+	if g := l.end.Load(); g != byRelease && g.released.CompareAndSwap(false, true) {
 		l.of.hold.CompareAndSwap(l, nil)
 		return nil
 	}
@@ -147,7 +152,7 @@ func (l *Lease) unlock(ctx context.Context, verb string) error {
 // for the next hold.
 func (l *Lease) release(ctx context.Context) (claimed bool, err error) {
 	ctx = l.lasting(ctx)
-	if !l.claimed.CompareAndSwap(false, true) {
+	if !l.end.CompareAndSwap(nil, byRelease) {
 		return false, nil
 	}
 	l.of.hold.CompareAndSwap(l, nil)
