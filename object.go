@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/lock"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
@@ -128,7 +129,7 @@ func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 // unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so.
 func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	err := o.toError(ctx, f)
-	if lock.Over(ctx) && !errors.Is(err, ErrLost) {
+	if conn.Over(ctx) && !errors.Is(err, ErrLost) {
 		return endedBy(ctx, o.key, err)
 	}
 	return err

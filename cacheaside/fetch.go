@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A fetch is one call of Fetch, without its type.
@@ -143,7 +144,7 @@ func (f *fetch) pause(ctx context.Context) ([]byte, error) {
 func (f *fetch) look(ctx context.Context) ([]byte, error) {
 	value, err := f.cache.store.Get(ctx, f.key)
 	switch {
-	case err != nil && ended(ctx, err):
+	case err != nil && conn.Over(ctx):
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, fmt.Errorf("cacheaside: %q: the cache can't be read: %w", f.key, err)
@@ -151,18 +152,6 @@ func (f *fetch) look(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	return value, nil
-}
-
-// slack is how much sooner than its ctx a command may find that their common deadline has passed.
-const slack = 10 * time.Millisecond
-
-// ended reports whether ctx has ended, which may be why err came.
-func ended(ctx context.Context, err error) bool {
-	var timed interface{ Timeout() bool }
-	if end, ok := ctx.Deadline(); ok && time.Until(end) < slack && errors.As(err, &timed) && timed.Timeout() {
-		<-ctx.Done()
-	}
-	return ctx.Err() != nil
 }
 
 // try tries once to get the lock, and makes the value if that succeeds. again says that only the
@@ -212,7 +201,7 @@ func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []by
 		if lost = lease.Err(); lost != nil {
 			return nil, lost, nil
 		}
-		if ended(ctx, err) {
+		if conn.Over(ctx) {
 			return nil, nil, context.Cause(ctx)
 		}
 		f.cache.log().Warn("cacheaside: a loaded value could not be cached", "key", f.key, "err", err)

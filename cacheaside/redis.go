@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -53,7 +54,7 @@ func (s *RedisStore) Set(ctx context.Context, key string, value []byte) error {
 // do runs a command at the server of the key. It returns when ctx or its own timeout ends, whatever the pool does.
 func (s *RedisStore) do(ctx context.Context, command, key string, args ...any) (any, error) {
 	reply, err := s.server.Session(ctx, redisTimeout, key).Do(command, append([]any{key}, args...)...)
-	if err != nil && ended(ctx, err) {
+	if err != nil && conn.Over(ctx) {
 		return nil, context.Cause(ctx)
 	}
 	return reply, err

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/redimutex/redimutex/internal/lock"
+	"github.com/redimutex/redimutex/internal/conn"
 )
 
 // A Leader is the candidate that leads. The zero Leader says that none does.
@@ -35,7 +35,7 @@ func (e *Election) look(ctx context.Context, timeout time.Duration) (record, err
 	if answer, decided := b.result(); decided {
 		return parse(answer), nil
 	}
-	if lock.Over(ctx) {
+	if conn.Over(ctx) {
 		return record{}, context.Cause(ctx)
 	}
 	return record{}, b.failure(e.mutex.Key())

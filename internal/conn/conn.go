@@ -198,6 +198,19 @@ func Ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
+// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
+func Over(ctx context.Context) bool {
+	if Ended(ctx) == nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second): // no timer is so late: a context of the caller's own that does not keep its deadline
+	}
+	return ctx.Err() != nil
+}
+
 func (c *Conn) Err() error {
 	if err := c.ConnWithTimeout.Err(); err != nil {
 		return err

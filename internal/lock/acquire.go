@@ -147,7 +147,7 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 // stopped reports whether the ctx or the Engine has ended, which fails the acquisition.
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
-	case Over(ctx):
+	case conn.Over(ctx):
 		a.failure = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
 		if !a.Once && !a.fresh { // it has waited in line; else its own try says more
 			a.failure.Before = a.key.inTheWay(time.Since(a.began) / 2)
@@ -156,19 +156,6 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 		a.failure = &quorum.Failure{Kind: quorum.Closed}
 	}
 	return a.failure != nil
-}
-
-// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
-// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
-func Over(ctx context.Context) bool {
-	if conn.Ended(ctx) == nil {
-		return false
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second): // no timer is so late: a context of the caller's own that does not keep its deadline
-	}
-	return ctx.Err() != nil
 }
 
 func (a *acquisition) usedUp() bool {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
@@ -89,7 +90,7 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 	}
 	reply := e.servers[0].InUse(ctx, server.Lock{Terms: t, Key: key, Extras: server.NoExtras})
 	f := quorum.Outcome(reply)
-	if f != nil && Over(ctx) {
+	if f != nil && conn.Over(ctx) {
 		f = &quorum.Failure{Kind: quorum.Ended, Before: f}
 	}
 	return int(reply.Fence), f

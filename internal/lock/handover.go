@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 )
@@ -73,7 +74,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 		k.pass()
 	}
 	k.unref()
-	if lost(f) == keepalive.Alive && Over(ctx) {
+	if lost(f) == keepalive.Alive && conn.Over(ctx) {
 		return x, &quorum.Failure{Kind: quorum.Ended}
 	}
 	return x, f
