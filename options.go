@@ -50,7 +50,6 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		return base
 	}
 	changed := *base
-	changed.conns = 0
 	for _, o := range opts {
 		must(o != nil, "an Option is nil")
 		o(&changed)
@@ -59,9 +58,8 @@ func (c *Client) configured(base *config, opts []Option) *config {
 	if t.Fence != server.NoFence {
 		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
-	must(c.config == nil || changed.conns == 0,
+	must(c.config == nil || changed.conns == base.conns,
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
-	changed.conns = max(changed.conns, base.conns)
 	changed.check()
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))

@@ -277,7 +277,7 @@ func TestWhatAPoolCannotDoPanics(t *testing.T) {
 		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
 		"not with WithReplicas, ":                   func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", replicas) },
 		"is an option of NewClient":                 func() { locktest.Client(t, []redimutex.Pool{pool}).Mutex("k", two) },
-		"is an option of NewClient, ":               func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", two) },
+		"is an option of NewClient, ":               func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", redimutex.WithMultiplexing(3)) },
 		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
 		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
 		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
