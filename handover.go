@@ -155,9 +155,8 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 }
 
 type takings struct {
-	mu    sync.Mutex // held by the one that is under way
-	token string     // of the Handover whose TakeOver had no answer
-	begun *lock.Taking
+	mu    sync.Mutex   // held by the one that is under way
+	begun *lock.Taking // the last one, if it had no answer
 }
 
 // TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked, with a lease of its own
@@ -200,13 +199,10 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	if why != nil {
 		return m.failed(Event{Context: ctx, Err: fmt.Errorf("redimutex: %q: TakeOver: %w", m.key, why)})
 	}
-	began, token, x, l := time.Now(), (*h.secret).token, &m.taking, newLease(&m.object)
-	if x.token != token {
-		x.token, x.begun = token, nil
-	}
+	began, l := time.Now(), newLease(&m.object)
 	var f *quorum.Failure
 	call := lock.Call{Key: m.key, Terms: &m.config.terms, Once: true}
-	x.begun, f = m.client.engine.TakeOver(ctx, &call, token, x.begun, &l.hold)
+	m.taking.begun, f = m.client.engine.TakeOver(ctx, &call, (*h.secret).token, m.taking.begun, &l.hold)
 	if f == nil {
 		m.acquired(ctx, l, lock.Result{Tries: 1, Wait: time.Since(began)})
 		return nil

@@ -40,13 +40,14 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 
 // A Taking is a TakeOver that has not succeeded yet: what its repeat goes on with.
 type Taking struct {
+	old   string // the token that is taken over
 	grant *Grant
 	taker *quorum.Taker
 }
 
 // TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. x is nil, or what the try before
-// has returned. It takes the turn if that is free. Otherwise a waiter of this process has the turn, and finds the lock taken
-// on the servers.
+// has returned, which is of use if that was for the same token. It takes the turn if that is free. Otherwise a waiter of this
+// process has the turn, and finds the lock taken on the servers.
 func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h *Hold) (*Taking, *quorum.Failure) {
 	if ctx.Err() != nil {
 		return x, &quorum.Failure{Kind: quorum.Ended}
@@ -55,10 +56,10 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	if k == nil {
 		return x, &quorum.Failure{Kind: quorum.Closed}
 	}
-	if x == nil || x.grant.votes.Spent() {
+	if x == nil || x.old != old || x.grant.votes.Spent() {
 		g := k.newGrant(c)
 		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
-		x = &Taking{g, g.votes.Taker(old)}
+		x = &Taking{old, g, g.votes.Taker(old)}
 	}
 	g := x.grant
 	g.key = k
