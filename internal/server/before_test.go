@@ -268,6 +268,25 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 	})
 }
 
+// An operation may hang over a connection that leads nowhere, while the server answers all others.
+func TestAServerThatAnswersReleasesInTheBackgroundIsNotSilent(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		held := request("held").claim(s)
+		done(t, held.Try(t.Context(), server.Try{}))
+		come, let := hang(b)
+		go acquire(s, request("l"))
+		<-come
+		time.Sleep(300 * time.Millisecond)
+		assert.Equal(t, 300*time.Millisecond, s.Silent(time.Now()))
+		held.ReleaseLater(time.Time{})
+		synctest.Wait()
+		assert.Zero(t, s.Silent(time.Now()))
+		close(let)
+		synctest.Wait()
+	})
+}
+
 // What is suspicious is measured by the answers before, from the first one on.
 func TestAFarServerIsNotSilent(t *testing.T) {
 	t.Parallel()

@@ -129,14 +129,17 @@ func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 			s.dialNext[op.requests[i].claim.Key] = struct{}{}
 		}
 	}
+	cut := left || failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
+	answered := !silent && !cut
+	if answered {
+		s.owes = time.Now()
+	}
 	if !op.aside {
 		s.pending--
-		cut := left || failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
 		if failed > 0 && !cut {
 			s.Failed.Add(int64(failed))
 		}
-		if !silent && !cut {
-			s.owes = time.Now()
+		if answered {
 			took := s.owes.Sub(op.began)
 			s.typical = cmp.Or(s.typical, took)
 			s.typical += (took - s.typical) / 8
