@@ -52,7 +52,7 @@ func (op *operation) connect() (err error) {
 		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()
 	}
-	if op.fresh.Load() && !op.refused {
+	if op.fresh.Load() && !op.backToPool {
 		op.conn, err = source.Dial(ctx)
 	} else {
 		op.conn, err = source.Get(ctx)
@@ -82,32 +82,36 @@ func (op *operation) close() {
 
 func (op *operation) early() bool { return time.Since(op.began) < time.Until(op.end) } // in the first half of its time
 
-// broken reports whether the operation goes on over another connection, within its bound: err says that this one has
-// broken, perhaps while its pool kept it. It does not if the server is only silent. A fresh one is replaced only if the
-// server refused it. An urgent operation also goes on if the pool has none, or one that is refused; then it waits for another.
-func (op *operation) broken(err error) bool {
+// goesOn reports whether the operation goes on over another connection, within its bound, after err: over one that it dials;
+// or, if that is the one that has failed, over one of the pool. It does so if its connection has broken, perhaps while the
+// pool kept it; and not if the server is only silent.
+func (op *operation) goesOn(err error) bool {
 	source, broken := op.server.Source, op.conn != nil && conn.Calm(op.conn.Err) != nil
-	code, _ := said(err)
-	none := op.conn == nil || code == "" && !timedOut(err) // a RetryConn finds out in Do
 	switch {
 	case op.redials >= source.Redials || !time.Now().Before(op.end):
 		return false
-	case op.fresh.Load() && !op.refused:
+	case op.backToPool:
+		return op.urgent() && full(err) && op.poolHasOne()
+	case op.fresh.Load():
 		return noRoom(err) || !timedOut(err) && (op.conn == nil || broken && op.urgent())
-	case broken && !timedOut(err) && !op.refused:
+	case broken && !timedOut(err):
 		return true
-	case !op.urgent() || source.Dial == nil:
-		return false
-	case op.refused && full(err):
-		next := time.Now().Add(op.end.Sub(op.began) / 16) // else the pool may dial again and again
-		for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
-			if idle, comes := source.Idle(); idle || comes && time.Now().After(next) {
-				return true
-			}
-		}
-		return false
 	}
-	return !op.refused && (none || noRoom(err))
+	code, _ := said(err) // "": it may have broken although Err knows of nothing, as that of a RetryConn
+	useless := op.conn == nil || noRoom(err) || code == "" && !timedOut(err)
+	return useless && op.urgent() && source.Dial != nil
+}
+
+// poolHasOne waits, in the first half of the operation's time, until the pool has a connection that is not in use, or that it
+// need not dial: the server takes no more. It looks at a pool that may dial all the same only now and then.
+func (op *operation) poolHasOne() bool {
+	next := time.Now().Add(op.end.Sub(op.began) / 16)
+	for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
+		if idle, comes := op.server.Source.Idle(); idle || comes && time.Now().After(next) {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

@@ -45,7 +45,7 @@ type operation struct {
 	key            string    // that the connection is for
 	pinned         bool      // it is bound to the cluster node of the key
 	bad            bool      // its pool must not keep it
-	refused        bool      // the server takes no more: the next ones are those of the pool
+	backToPool     bool      // what it dialled was of no use: the next ones are those of the pool
 	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
 	repeats        bool      // what went over one that broke may be executed, now or later
 	deadline       time.Time // of the next command
@@ -209,8 +209,8 @@ func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}
 	} else {
-		for err = op.attempt(); err != nil && op.broken(err); err = op.attempt() {
-			op.redials, op.repeats, op.refused = op.redials+1, op.repeats || op.conn != nil, op.fresh.Load()
+		for err = op.attempt(); err != nil && op.goesOn(err); err = op.attempt() {
+			op.redials, op.repeats, op.backToPool = op.redials+1, op.repeats || op.conn != nil, op.fresh.Load()
 			op.close()
 			op.freshen()
 		}
