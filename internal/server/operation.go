@@ -104,24 +104,24 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
-	key, free, over := op.key, !s.Source.Full(), true // read now: one that is abandoned may change op.key
-	_, round := op.Context.(*Round)                   // this is a goroutine of the round then, and waits for its turn at the node
-	var why error
+	key, free := op.key, !s.Source.Full() // read now: one that is abandoned may change op.key
+	_, round := op.Context.(*Round)       // this is a goroutine of the round then, and waits for its turn at the node
+	var left error                        // why op runs on without its caller; nil: it is over
 	switch {
 	case op.Err() != nil:
 		op.run(op.Err())
 	case s.Source.Punctual && !round:
 		op.run(nil)
 	default:
-		over, why = op.apart()
+		left = op.apart()
 	}
-	if !over {
+	if left != nil {
 		s.nodes.at(key).clock.forget(op.began) // who answers next may be another server
 	}
 	silent, failed := false, 0
 	for i := range op.requests {
-		r, asked := Reply{Err: why}, &op.requests[i]
-		if over || asked.told.Load() && asked.claim.Replicas.N == 0 { // an answer counts that came before the time was over
+		r, asked := Reply{Err: left}, &op.requests[i]
+		if left == nil || asked.told.Load() && asked.claim.Replicas.N == 0 { // an answer counts that came in time
 			r = asked.reply
 		} else if op.verb == release {
 			// The runner goes on with it, because a pool may hang for longer than the lock lasts. What comes of the
@@ -141,15 +141,15 @@ func (op *operation) do() (first Reply) {
 		}
 	}
 	s.noteEnd(op, silent, errors.Is(first.Err, context.Canceled), free, failed)
-	if over {
+	if left == nil {
 		op.free()
 	}
 	return first
 }
 
-// apart runs op when it is its turn, within its bound: on another goroutine, unless the pool is punctual. It reports whether
-// op is over; if not, why.
-func (op *operation) apart() (over bool, why error) {
+// apart runs op when it is its turn, within its bound: on another goroutine, unless the pool is punctual. It returns why op
+// runs on without its caller; nil: op is over.
+func (op *operation) apart() error {
 	node, ctx := op.server.nodes.at(op.key).node, op.Context
 	limits := &node.others
 	if op.verb == extend {
@@ -158,7 +158,7 @@ func (op *operation) apart() (over bool, why error) {
 	l, err := limits.enter(op)
 	if err != nil {
 		op.run(err)
-		return true, nil
+		return nil
 	}
 	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because its turn came late
 	if op.server.Source.Punctual {
@@ -168,7 +168,7 @@ func (op *operation) apart() (over bool, why error) {
 			l.abandon(prompt)
 		}
 		l.leave(op, inTime)
-		return true, nil
+		return nil
 	}
 	op.timer.Reset(time.Until(op.end))
 	go func() {
@@ -181,26 +181,26 @@ func (op *operation) apart() (over bool, why error) {
 			op.free() // no caller waits
 		}
 	}()
-	late := false
+	why, late := errTimeout, false
 	select {
 	case <-op.done:
 		op.timer.Stop()
 		if l == &limits.dialled && op.requests[0].reply.Verdict != Failed {
 			limits.pooled.probe()
 		}
-		return true, nil
+		return nil
 	case <-op.timer.C:
-		late, why = prompt, errTimeout
+		late = prompt
 	case <-ctx.Done():
 		op.timer.Stop()
 		why = ctx.Err()
 	}
 	if !op.state.CompareAndSwap(running, abandoned) {
 		<-op.done // it came back just then
-		return true, nil
+		return nil
 	}
 	l.abandon(late)
-	return false, why
+	return why
 }
 
 // run does the work, on the goroutine of the caller or another one: again over a fresh connection if its own has broken, so
