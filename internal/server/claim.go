@@ -35,7 +35,6 @@ type Claim struct {
 	releasing bool          // a release is under way, or the runner will send one
 	there     bool          // the server may have something of the token
 	waits     bool          // it may have a place in the queue, or a mark that it waits
-	takes     bool          // a try could take a lock that is free; a swap only replaces another token
 	doubt     bool          // a plain try has no answer: whether its undo was sent is not known
 	silent    bool          // a try had no answer, and no later one has had one
 	cut       bool          // that was because its caller's ctx had ended
@@ -80,7 +79,7 @@ func (c *Claim) Spent() bool {
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.takes && (c.tries > 0 || c.silent && Monotonic() < c.open)
+	return c.tries > 0 || c.silent && Monotonic() < c.open
 }
 
 // mayHave notes that the token may have something on the server, or may get it within that time.
@@ -165,7 +164,6 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.running++
 	if t != nil {
 		c.tries++
-		c.takes = c.takes || t.Olds == nil
 		c.doubt = c.doubt || t.Plain
 		c.waits = c.waits || t.waits()
 	}
