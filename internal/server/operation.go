@@ -84,13 +84,13 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 }
 
 // free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
-// it, a dial that it was the ctx of, or, where the caller's ctx has ended, a context that was derived from it.
+// it, or a dial that it was the ctx of.
 func (op *operation) free() {
 	s := op.server
 	if op.fresh.Load() {
 		s.beside.Add(-1)
 	}
-	if op.state.Load() != abandoned && !op.lent && (op.Done() == nil || op.Err() == nil) {
+	if op.state.Load() != abandoned && !op.lent {
 		clear(op.requests)
 		*op = operation{
 			server: s, done: op.done, timer: op.timer, args: op.args, requests: op.requests[:0], todo: op.todo[:0],
