@@ -12,7 +12,7 @@ import (
 // Connections that a pool keeps may have broken meanwhile, all of them after a restart of the server; or lead nowhere, where
 // a firewall has forgotten them. So an operation whose connection turns out to be broken goes on over a fresh one. After one
 // that was silent for the whole bound of the operation, it is the next operation on the key that begins with a fresh one: the
-// others might be as silent. A release in the background does so too, but the next try or extension still has to.
+// others might be as silent. If that is a release in the background, the next try or extension dials as well.
 //
 // Others may use up the pool. So what is urgent waits a quarter of its time for one that is full, and then dials. Where that
 // is refused, the server may take no more connections, and the operation waits for one that the pool need not dial.

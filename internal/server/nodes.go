@@ -167,7 +167,7 @@ func (s *Server) leaves(ctx context.Context, waiting int) <-chan struct{} {
 }
 
 // enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
-// op dials, but for one at a time that tries the pool (see probe). An extension does where one of its kind is stuck.
+// op dials, but for one at a time that tries the pool (see probe). An extension dials where another extension is stuck.
 func (l *limits) enter(op *operation) (entered *limit, err error) {
 	stuck := l.pooled.stuck.Load()
 	if op.verb == extend && stuck > 0 || stuck >= maxStuck {

@@ -66,7 +66,8 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// StandInTheWay has the next claims of its keys wait for the release of c, which begins now, unless that was answered.
+// StandInTheWay has the next claims of its keys wait for the release of c from now on, unless that was answered. It is for a
+// caller that leaves the release to another goroutine, which may begin later than the next claim.
 func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

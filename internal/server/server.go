@@ -74,7 +74,8 @@ func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0
 const MinSilence = 20 * time.Millisecond
 
 // Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already waiting
-// to see it recover; else 0. An operation that gives up leaves the debt as it is, until another one has an answer.
+// to see it recover; else 0. An operation that gives up leaves the debt as it is, until another one has an answer. But the
+// last one that waits takes it along if its caller has cancelled it.
 func (s *Server) Silent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 			s.typical += (took - s.typical) / 8
 		}
 	}
-	if !silent && s.pending == 0 { // else it goes on owing: the next operation is alone with the server
+	if !silent && s.pending == 0 { // a silent server goes on owing, so that it is silent for the next operation at once
 		s.owes = time.Time{}
 	}
 }
