@@ -102,13 +102,14 @@ func (g *Grant) close() {
 	}
 }
 
-func (g *Grant) present() (holds []*Hold) {
+// present returns the holds, and whether no other can begin because the lock is released.
+func (g *Grant) present() (holds []*Hold, released bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for h := g.holds; h != nil; h = h.next {
 		holds = append(holds, h)
 	}
-	return holds
+	return holds, g.released
 }
 
 // atOnce is how many leases are renewed together at most, and how many readers enter together. A slow server answers so
@@ -145,7 +146,8 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 		return
 	}
 	counter.Add(1)
-	for _, h := range g.present() {
+	holds, _ := g.present()
+	for _, h := range holds {
 		if h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(f)
 		}
@@ -173,7 +175,8 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.votes.Each((*server.Claim).End)
-	for _, h := range g.present() {
+	holds, _ := g.present()
+	for _, h := range holds {
 		h.finish(r, 0)
 	}
 	g.unpark()

@@ -30,11 +30,16 @@ func (e *Engine) Infos() []*Info {
 	found := make(map[line]*Info)
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
-		of := g.key.line
-		if g.kind().Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
-			of = lineOf(g.kind(), g.votes.Spec().Key)
+		kind := g.kind()
+		holds, released := g.present()
+		if released { // since it was listed: it is not idle, and a writer without the turn is not a reader then
+			continue
 		}
-		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Spec().Keys), Kind: g.kind(), Idle: true})
+		of := g.key.line
+		if kind.Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
+			of = lineOf(kind, g.votes.Spec().Key)
+		}
+		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Spec().Keys), Kind: kind, Idle: true})
 		found[of] = info
 		if info.Holds == 0 || g.votes.At.Before(info.Since) {
 			info.Owner, info.Fence, info.Since = g.terms().Owner, g.votes.Fence, g.votes.At
@@ -42,9 +47,8 @@ func (e *Engine) Infos() []*Info {
 		if until := l.Until(); info.Holds == 0 || until.Before(info.Until) {
 			info.Until, info.TTL = until, l.TTL()
 		}
-		holds := len(g.present())
-		info.Idle = info.Idle && holds == 0
-		info.Holds += max(holds, 1) // an idle one is one
+		info.Idle = info.Idle && len(holds) == 0
+		info.Holds += max(len(holds), 1) // an idle one is one
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
