@@ -8,7 +8,7 @@ import (
 )
 
 // A Line gives one goroutine at a time the turn, in order of arrival. The zero Line is free.
-// Release happens before the next turn begins, as the race detector sees it.
+// Pass and TryRelease happen before the next turn begins, as the race detector sees it.
 type Line struct {
 	// n is how many goroutines have the turn, or wait: then one has it. Without mu, it changes between 0 and 1 only.
 	n atomic.Int32
@@ -17,14 +17,16 @@ type Line struct {
 	waiters *list.List // of *Waiter, in order of arrival; nil before the first
 }
 
-// A Waiter has a place in a Line, until Release or Cancel.
+// A Waiter has a place in a Line, until it has the turn, or cancels.
 type Waiter struct {
 	line    *Line
 	granted chan struct{} // closed when it has the turn
-	place   *list.Element // of the waiters; nil: it has the turn, or has left
+	place   *list.Element // of the waiters; nil: it has had the turn, or has left
 }
 
+// TryAcquire takes the turn if the Line is free, and TryRelease makes the Line free if no goroutine waits. They report that.
 func (q *Line) TryAcquire() bool { return q.n.CompareAndSwap(0, 1) }
+func (q *Line) TryRelease() bool { return q.n.CompareAndSwap(1, 0) }
 
 // Join takes a place at the end. The caller has to wait for Granted, or to Cancel.
 func (q *Line) Join() *Waiter {
@@ -45,35 +47,26 @@ func (q *Line) Join() *Waiter {
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
-// Granted returns a channel that is closed when the caller has the turn, until Release.
+// Granted returns a channel that is closed when the caller has the turn.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
-// Cancel gives the place up, and the turn too if it has come meanwhile. It reports whether that has left the Line free.
-func (w *Waiter) Cancel() (freed bool) {
+// Cancel gives the place up. It reports false if the turn has come meanwhile: then the caller has it.
+func (w *Waiter) Cancel() bool {
 	q := w.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place != nil {
-		q.remove(w.place)
+	if w.place == nil {
 		return false
 	}
-	return !q.pass()
+	q.remove(w.place)
+	return true
 }
 
-// Release gives the turn to the goroutine that has waited longest. It reports whether there was one.
-func (q *Line) Release() (passed bool) {
-	if q.n.CompareAndSwap(1, 0) {
-		return false
-	}
+// Pass gives the turn to the goroutine that has waited longest. It reports false if there is none: then the caller keeps it.
+func (q *Line) Pass() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pass()
-}
-
-// pass gives the turn on. The caller had it, and holds mu.
-func (q *Line) pass() bool {
 	if q.Waiting() == 0 {
-		q.n.Add(-1)
 		return false
 	}
 	close(q.remove(q.waiters.Front()).granted)

@@ -11,6 +11,12 @@ import (
 	"github.com/redimutex/redimutex/internal/fifo"
 )
 
+// pass passes the turn on, or leaves the Line free.
+func pass(q *fifo.Line) {
+	for !q.Pass() && !q.TryRelease() {
+	}
+}
+
 // Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
 // on purpose: the race detector checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
@@ -39,9 +45,11 @@ func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 					counter++
 					turns[i]++
 					inside--
-					q.Release()
+					pass(&q)
 				case <-patience:
-					w.Cancel()
+					if !w.Cancel() {
+						pass(&q)
+					}
 				}
 			}
 		})
@@ -62,7 +70,7 @@ func TestTheTurnComesInOrderOfArrival(t *testing.T) {
 	assert.True(t, q.TryAcquire())
 	waiters := []*fifo.Waiter{q.Join(), q.Join(), q.Join()}
 	for i, w := range waiters {
-		assert.True(t, q.Release())
+		assert.True(t, q.Pass())
 		select {
 		case <-w.Granted():
 		default:
@@ -70,18 +78,23 @@ func TestTheTurnComesInOrderOfArrival(t *testing.T) {
 		}
 		assert.Equal(t, len(waiters)-1-i, q.Waiting())
 	}
-	assert.False(t, q.Release(), "to no waiter")
+	assert.False(t, q.Pass(), "to no waiter")
+	assert.True(t, q.Taken(), "the last one keeps it")
+	assert.True(t, q.TryRelease())
+	assert.False(t, q.Taken())
 }
 
-func TestACancelReportsWhetherTheLineIsFreeThen(t *testing.T) {
+func TestAWaiterThatCancelsTooLateHasTheTurn(t *testing.T) {
 	var q fifo.Line
 	first, second, third := q.Join(), q.Join(), q.Join()
 	assert.Equal(t, 2, q.Waiting())
-	assert.False(t, second.Cancel(), "it had no turn")
-	assert.False(t, first.Cancel(), "it has passed the turn on")
-	<-third.Granted()
+	assert.True(t, second.Cancel(), "it had no turn")
+	assert.False(t, first.Cancel(), "it had the turn")
 	assert.False(t, q.TryAcquire())
-	assert.True(t, third.Cancel())
-	assert.False(t, q.Taken())
+	assert.False(t, q.TryRelease(), "one waits")
+	assert.True(t, q.Pass())
+	<-third.Granted()
+	assert.False(t, third.Cancel())
+	assert.True(t, q.TryRelease())
 	assert.True(t, q.TryAcquire())
 }

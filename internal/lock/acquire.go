@@ -27,7 +27,7 @@ type acquisition struct {
 	began   time.Time
 	tries   int  // how often the servers were asked
 	waits   int  // poll intervals in line; each counts as a try for MaxTries
-	fresh   bool // the turn was free, and no waiter has polled: the first try may be a plain SET
+	joined  bool // it has stood in line behind another call
 	turn    bool // we have it
 	bid          // with the turn, that of the line
 	granted bool
@@ -104,7 +104,7 @@ func (a *acquisition) line(ctx context.Context) state {
 	case a.Terms.Kind.Shared && a.adopted():
 		return held
 	case a.key.fifo.TryAcquire():
-		a.turn, a.fresh = true, a.key.left.pause == 0
+		a.turn = true
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
 		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
 		// overtake one that the servers have refused, and that waits.
@@ -118,13 +118,13 @@ func (a *acquisition) line(ctx context.Context) state {
 	if a.turn && a.adopted() {
 		return held
 	}
-	if a.began.IsZero() { // it has not waited in line
+	if !a.joined {
 		a.began = time.Now()
 	}
 	if a.stopped(ctx) {
 		return failed
 	}
-	if a.turn && a.inherit() {
+	if a.joined && a.inherit() {
 		return a.won(0)
 	}
 	return trying
@@ -149,7 +149,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case conn.Over(ctx):
 		a.failure = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
-		if !a.Once && !a.fresh { // it has waited in line; else its own try says more
+		if a.joined { // else its own try says more
 			a.failure.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closing.Err() != nil:
@@ -164,7 +164,7 @@ func (a *acquisition) usedUp() bool {
 
 // try asks the servers once. Every verb comes down to this.
 func (a *acquisition) try(ctx context.Context) state {
-	if a.tries == 0 && !a.Once && !a.fresh && a.answer == nil { // another waiter of this process may have tried just now
+	if a.tries == 0 && a.joined && a.answer == nil { // another waiter of this process may have tried just now
 		if s := a.await(ctx, min(a.key.left.pause-server.Monotonic(), a.untilLook())); s != trying {
 			return s
 		}
@@ -190,7 +190,7 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 			a.key.last.Store(a.grant.votes.Spec())
 			a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 		}
-		if a.Once || !a.turn || ctx.Done() == nil || a.fresh && a.key.fifo.Waiting() == 0 {
+		if a.Once || !a.turn || ctx.Done() == nil || !a.joined && a.key.fifo.Waiting() == 0 {
 			return a.grant.votes.Acquire(ctx, t, nil, with)
 		}
 		of, try, answer := &a.grant.votes, t, make(chan *quorum.Failure, 1) // not t itself, which would be on the heap
@@ -232,7 +232,7 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	if a.Once {
 		return group
 	}
-	t.Plain = a.tries == 1 && a.fresh && a.MaxTries != 1
+	t.Plain = a.tries == 1 && !a.joined && a.MaxTries != 1
 	if a.ticket != nil {
 		a.ticket.present(t, a.arrived)
 	}

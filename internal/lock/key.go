@@ -88,7 +88,7 @@ func (a *acquisition) inherit() (won bool) {
 		}
 	}
 	if l.bid.grant != nil {
-		a.bid, l.bid, a.fresh = l.bid, bid{}, false
+		a.bid, l.bid = l.bid, bid{}
 		a.wait = min(a.wait, a.pause(1))
 		if *a.grant.terms() != *a.Terms {
 			a.replace()
@@ -195,15 +195,13 @@ func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, what is left for it is given back and forgotten.
+// pass gives the turn to the next goroutine. If there is none, what is left for it is given back and forgotten: so nothing is
+// left where the turn is free.
 func (k *Key) pass() {
-	for {
-		alone := k.fifo.Waiting() == 0
-		if alone {
-			k.giveBack()
-			k.forget()
-		}
-		if k.fifo.Release() || alone || !k.fifo.TryAcquire() { // else those who waited have left just now
+	for !k.fifo.Pass() {
+		k.giveBack()
+		k.forget()
+		if k.fifo.TryRelease() { // else one has come meanwhile
 			return
 		}
 	}

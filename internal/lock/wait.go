@@ -14,14 +14,14 @@ import (
 // join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here
 // counts as a try that found it locked.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
-	a.began = time.Now()
+	a.began, a.joined = time.Now(), true
 	k := a.key
 	w := k.fifo.Join()
 	a.engine.Waiting.Add(1)
 	defer func() {
 		a.engine.Waiting.Add(-1)
-		if !granted && w.Cancel() && k.fifo.TryAcquire() {
-			k.pass() // w had the turn already: it goes on to the next, with what was left (spares, a bid)
+		if !granted && !w.Cancel() {
+			k.pass() // the turn had come already: it goes on to the next, with what was left (spares, a bid)
 		}
 	}()
 	a.hold.Observer.Waiting(ctx)
