@@ -45,16 +45,8 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 // newTicket begins to wait in the queue.
 func (a *acquisition) newTicket() {
 	l, hub := a.grant.votes.Spec(), a.engine.hub()
-	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key), every: minLook}
-}
-
-// renewTicket replaces a ticket that was called and let its hand-off lapse, or of which the server may know more than we.
-func (a *acquisition) renewTicket(f *quorum.Failure) {
-	if f.Kind == quorum.Lapsed && a.ticket.drops == a.ticket.hub.Drops() { // it could hear that it was called
-		a.arrived = 0
-	}
-	a.replace()
-	a.newTicket()
+	looks := a.MaxTries == 0 // else each look counts, and is not brought forward
+	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key, looks), every: minLook}
 }
 
 // present puts the ticket of a waiter that came then into a try. One that does not listen can't be woken, and is not queued.

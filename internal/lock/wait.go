@@ -57,10 +57,13 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	case a.answer != nil: // it goes to the next call
 	case f.Kind == quorum.Contended && a.ticket != nil:
 		a.ticket.contended(f)
-	case stopped && f.Kind != quorum.Contended, a.ticket == nil && !a.Once && a.grant.votes.Spent():
-		a.replace() // what the servers did with a try that was cut is not known, and the next one must not count on it
-	case a.ticket != nil && a.ticket.shown:
-		a.renewTicket(f)
+	case stopped && f.Kind != quorum.Contended, a.ticket != nil && a.ticket.shown, !a.Once && a.grant.votes.Spent():
+		// What the servers did with a try that was cut is not known, and the next one must not count on it. Of a ticket the
+		// server may know more than we, or it let its hand-off lapse: where it could hear that it was called, its place is lost.
+		if f.Kind == quorum.Lapsed && a.ticket.drops == a.engine.hub().Drops() {
+			a.arrived = 0
+		}
+		a.replace()
 	}
 	if stopped {
 		a.failure.Before, f = cmp.Or(a.failure.Before, f), a.failure
@@ -81,13 +84,16 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one. Nothing else blocks while
-// the caller has the turn, but for a try and the pause before the first.
+// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one, or there is a reason to look
+// at the queue again. Nothing else blocks while the caller has the turn, but for a try and the pause before the first.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
 	a.key.giveBack() // spares of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
-		return a.waitInQueue(ctx)
+		if a.ticket == nil {
+			a.newTicket()
+		}
+		return a.await(ctx, a.untilLook())
 	}
 	if !a.Terms.Kind.Shows {
 		a.wait = a.pause(a.tries)
@@ -102,21 +108,6 @@ func (a *acquisition) pause(tries int) time.Duration {
 		d = min(d, maxLook)
 	}
 	return d
-}
-
-// waitInQueue waits until the server hands us the lock, or there is a reason to look again.
-func (a *acquisition) waitInQueue(ctx context.Context) state {
-	hub := a.engine.hub()
-	if a.ticket == nil {
-		a.newTicket()
-		if a.ticket.waiter.Early && a.await(ctx, min(a.Terms.Timeout, maxLook)) == failed {
-			return failed
-		}
-		if hub.Listening() && a.MaxTries == 0 {
-			return trying // now that we can be woken
-		}
-	}
-	return a.await(ctx, a.untilLook())
 }
 
 // await waits before a try until d has passed, unless a message for the ticket comes first: then the lock may be handed off

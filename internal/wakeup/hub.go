@@ -33,22 +33,22 @@ type Hub struct {
 	closing        context.Context
 	underway.Count // the goroutine that listens
 
-	mu       sync.Mutex
-	waiters  map[string]*Waiter // by name
-	key      string             // of the lock that was last waited for
-	left     time.Time          // when a waiter last left
-	runs     bool               // there is a goroutine that listens
-	starting bool               // it is not known yet whether its first dial succeeds
-	up       atomic.Bool        // it is subscribed; may be read without mu, as all below
-	drops    atomic.Uint64
-	heard    atomic.Bool // a message has come since the last look
+	mu      sync.Mutex
+	waiters map[string]*Waiter // by name
+	key     string             // of the lock that was last waited for
+	left    time.Time          // when a waiter last left
+	runs    bool               // there is a goroutine that listens
+	up      atomic.Bool        // it is subscribed; may be read without mu, as all below
+	drops   atomic.Uint64
+	heard   atomic.Bool // a message has come since the last look
 }
 
-// A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again.
+// A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again,
+// because it can queue now, or because messages may have been lost.
 type Waiter struct {
-	Early bool // whether the Hub hears the server was not known when it joined; it is told once that is
 	hub   *Hub
 	name  string
+	looks bool // it is told when it has to look again
 	wake  chan Wake
 }
 
@@ -61,15 +61,15 @@ func NewHub(closing context.Context, s *server.Server) *Hub {
 }
 
 // Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
-// the pool can't, the waiter has to poll.
-func (h *Hub) Join(name, key string) *Waiter {
+// the pool can't, the waiter has to poll. Without looks a waiter that looks at times of its own is told of grants alone.
+func (h *Hub) Join(name, key string, looks bool) *Waiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.runs && h.server.Source.Listen != nil {
-		h.runs, h.starting = true, true
+		h.runs = true
 		h.Go(h.run)
 	}
-	w := &Waiter{Early: h.starting, hub: h, name: name, wake: make(chan Wake, 1)}
+	w := &Waiter{hub: h, name: name, looks: looks, wake: make(chan Wake, 1)}
 	h.waiters[name], h.key = w, key
 	return w
 }
@@ -88,22 +88,23 @@ func (h *Hub) Listening() bool      { return h.up.Load() }
 func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages with it
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
-// setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, or was not known,
-// waiters look again: messages may have been lost.
+// setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, waiters look again.
 func (h *Hub) setListening(up bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	changed = h.up.Swap(up) != up
-	if changed && !up {
+	if !changed {
+		return false
+	}
+	if !up {
 		h.drops.Add(1)
 	}
-	if h.starting || changed {
-		h.starting = false
-		for _, w := range h.waiters {
+	for _, w := range h.waiters {
+		if w.looks {
 			w.tell(Wake{})
 		}
 	}
-	return changed
+	return true
 }
 
 // tell leaves a message for the waiter. The caller holds hub.mu.
