@@ -8,7 +8,6 @@ package lock
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/redimutex/redimutex/internal/keepalive"
 	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/server"
-	"github.com/redimutex/redimutex/internal/underway"
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
@@ -29,8 +27,6 @@ type Engine struct {
 	hub     func() *wakeup.Hub // made when a waiter needs it
 	closing context.Context
 	close   context.CancelFunc // ends closing, under mu
-
-	background underway.Count // releases that no caller waits for
 
 	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
 	Renewed, NotRenewed atomic.Int64
@@ -106,10 +102,8 @@ func (e *Engine) Close(d time.Duration) {
 	e.mu.Unlock()
 	var closing sync.WaitGroup
 	e.keeper.Close()
-	e.background.Wait(time.Until(end)) // a release that has just failed still gets the last attempt of the runner
-	e.quorum.Wait(time.Until(end))     // and what goes on after its majority has its time
+	e.quorum.Wait(time.Until(end)) // what is released just now, and fails, has another try when the servers are closed
 	closing.Go(func() { e.hub().Wait(d) })
 	e.quorum.Close(d)
 	closing.Wait()
-	e.background.Wait(math.MaxInt64)
 }

@@ -68,9 +68,9 @@ func (g *Grant) unpark() {
 	g.mu.Unlock()
 	e, r := g.key.engine, g.lease.End(keepalive.Unlocked, time.Now())
 	ours := r == keepalive.Unlocked || r == keepalive.Closed
-	e.background.Enter() // Close waits for it, or we see that it is too late for the background
+	e.quorum.Enter() // Close waits for it, or we see that it is too late for the background
 	release := func() {
-		defer e.background.Leave()
+		defer e.quorum.Leave()
 		defer g.key.unref()
 		if ours {
 			r = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
@@ -82,7 +82,7 @@ func (g *Grant) unpark() {
 			g.reuse.last.LostIdle(r)
 		}
 	}
-	if !ours || e.background.Closing() {
+	if !ours || e.quorum.Closing() {
 		release()
 	} else {
 		go release()

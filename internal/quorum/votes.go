@@ -16,7 +16,7 @@ import (
 // A Quorum decides by majority over its servers.
 type Quorum struct {
 	servers        []*server.Server
-	underway.Count // each operation, and each goroutine of this package
+	underway.Count // each operation, each goroutine of this package, and each release of a lock that was parked
 }
 
 func New(servers []*server.Server) *Quorum { return &Quorum{servers: servers} }
