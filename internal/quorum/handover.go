@@ -100,11 +100,16 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		return nil
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
-		k.giveBack(ctx, t.Start, v.Spec().Token, v.Spec().Token+server.StepMark)
+		back := server.Try{Olds: []string{v.Spec().Token}, Keeps: true}
+		if k.step != nil { // a server may have either token, and that of the lock has a TTL of its own
+			back.Olds, back.Keeps = append(back.Olds, k.step.Spec().Token), false
+			back.TTL = max(time.Until(k.step.Until()), time.Millisecond)
+		}
+		k.giveBack(ctx, t.Start, back)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
 		v.ReleaseLater(time.Time{}) // what some servers have given
-		k.giveBack(ctx, t.Start, k.step.Spec().Token)
+		k.giveBack(ctx, t.Start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -122,7 +127,7 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
-			k.giveBack(ctx, start, k.step.Spec().Token)
+			k.giveBack(ctx, start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
 			return f
 		default: // a repeat may find the rest
 			return f
@@ -150,13 +155,10 @@ func (k *Taker) release() {
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
 
-// giveBack puts old in place of those tokens again, where the servers have them. When ctx ends, or the time of a call since
+// giveBack puts old in place of the tokens of t again, where the servers have them. When ctx ends, or the time of a call since
 // start, that goes on in the background. It waits for the tries before on each: a late one must not come behind this.
-func (k *Taker) giveBack(ctx context.Context, start time.Time, tokens ...string) {
-	v, due, t := k.votes, start.Add(k.votes.Spec().Bound()), server.Try{Olds: tokens, Keeps: true}
-	if k.placed && tokens[0] == v.Spec().Token { // the second step, which has a TTL of its own
-		t.Keeps, t.TTL = false, max(time.Until(k.step.Until()), time.Millisecond)
-	}
+func (k *Taker) giveBack(ctx context.Context, start time.Time, t server.Try) {
+	v, due := k.votes, start.Add(k.votes.Spec().Bound())
 	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
 		defer done()
