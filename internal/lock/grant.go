@@ -156,10 +156,13 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 
 // lost returns how the servers say that the lock was lost, or Alive.
 func lost(f *quorum.Failure) keepalive.Reason {
-	if f == nil {
-		return keepalive.Alive
+	switch {
+	case f != nil && f.Kind == quorum.Missing:
+		return keepalive.Deleted
+	case f != nil && f.Kind == quorum.Taken:
+		return keepalive.Taken
 	}
-	return map[quorum.Kind]keepalive.Reason{quorum.Missing: keepalive.Deleted, quorum.Taken: keepalive.Taken}[f.Kind]
+	return keepalive.Alive
 }
 
 // lose ends the grant if f says that it is lost, and reports whether it does.
