@@ -234,7 +234,7 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	}
 	t.Plain = a.tries == 1 && !a.joined && a.MaxTries != 1
 	if a.ticket != nil {
-		a.ticket.present(t, a.arrived)
+		a.present(t)
 	}
 	switch {
 	case !a.Terms.Kind.Shows, a.MaxTries == 1 && a.key.fifo.Waiting() == 0:

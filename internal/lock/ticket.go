@@ -18,7 +18,6 @@ import (
 // Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
 // message that is late finds no waiter.
 type ticket struct {
-	hub    *wakeup.Hub
 	waiter *wakeup.Waiter
 
 	shown     bool      // the last try had the ticket with it
@@ -26,8 +25,6 @@ type ticket struct {
 	looked    time.Time // just before the last look that found it queued
 	drops     uint64    // of the hub, then
 	presented uint64    // of the hub, when it was last presented
-
-	every time.Duration // between two looks
 }
 
 const (
@@ -46,23 +43,22 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 func (a *acquisition) newTicket() {
 	l, hub := a.grant.votes.Spec(), a.engine.hub()
 	looks := a.MaxTries == 0 // else each look counts, and is not brought forward
-	a.ticket = &ticket{hub: hub, waiter: hub.Join(l.Token, l.Key, looks), every: minLook}
+	a.ticket = &ticket{waiter: hub.Join(l.Token, l.Key, looks)}
 }
 
-// present puts the ticket of a waiter that came then into a try. One that does not listen can't be woken, and is not queued.
-func (x *ticket) present(t *server.Try, arrived int64) {
-	x.shown = x.hub.Listening()
+// present puts the ticket into a try. A waiter that does not listen can't be woken, and is not queued.
+func (a *acquisition) present(t *server.Try) {
+	x, hub := a.ticket, a.engine.hub()
+	x.shown = hub.Listening()
 	t.Polls = !x.shown
 	if x.shown {
-		t.Queues, t.Arrived, t.Rejoins, x.presented = true, arrived, !x.queued, x.hub.Drops()
+		t.Queues, t.Arrived, t.Rejoins, x.presented = true, a.arrived, !x.queued, hub.Drops()
 	}
 }
 
 func (x *ticket) contended(f *quorum.Failure) {
 	if x.shown {
 		x.queued, x.looked, x.drops = true, f.Sent, x.presented
-		// All waiters together look some hundred times a second.
-		x.every = min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
 	}
 }
 

@@ -149,7 +149,8 @@ func (a *acquisition) untilLook() time.Duration {
 	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
 		return a.pause(1)
 	}
-	wait := a.ticket.every
+	// All waiters together look some hundred times a second.
+	wait := min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
 	if f.Left > 0 {
 		wait = min(wait, f.Left+time.Millisecond)
 	}
