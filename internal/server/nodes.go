@@ -227,6 +227,11 @@ func (l *limit) leave(op *operation, inTime bool) {
 		l.more++
 	}
 	l.running--
+	l.admit()
+}
+
+// admit has those run that may. The caller holds l.mu.
+func (l *limit) admit() {
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
 		close(l.waiting.Remove(l.waiting.Front()).(chan struct{}))
 	}
@@ -238,6 +243,7 @@ func (l *limit) probe() {
 	defer l.mu.Unlock()
 	if stuck := int(l.stuck.Load()); stuck < 5*maxStuck {
 		l.more = max(l.more, stuck+1-maxStuck)
+		l.admit()
 	}
 }
 
