@@ -73,7 +73,8 @@ func (g *Grant) unpark() {
 		defer e.quorum.Leave()
 		defer g.key.unref()
 		if ours {
-			r = lost(g.votes.Release(context.Background(), time.Now(), time.Time{}))
+			ctx := &server.Round{Context: context.Background()} // it waits for its turn at the node: thousands may end at once
+			r = lost(g.votes.Release(ctx, time.Now(), time.Time{}))
 		} else {
 			g.votes.ReleaseLater(time.Time{})
 		}

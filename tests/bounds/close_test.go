@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -154,6 +155,24 @@ func TestCloseReleasesAllThatIsKeptOverASmallPool(t *testing.T) {
 	}
 	require.NoError(t, client.Close())
 	assert.Empty(t, s.Keys())
+}
+
+// Each of the releases would have one of its own, and each batch of the last ones.
+func TestCloseReleasesThousandsOfLocksOverAFewHundredConnectionsThoughTheServerHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	f := redistest.NewFront(t, s)
+	client := redimutex.NewClient([]redimutex.Pool{redimutex.NewPoolAt("tcp", f.Addr())}, redimutex.WithTTL(10*time.Minute),
+		redimutex.WithNodeTimeout(2*time.Second), redimutex.WithLeaseReuse(2*time.Minute))
+	for i := range 3000 {
+		m := client.Mutex(strings.Repeat("k", 200)+strconv.Itoa(i))
+		require.NoError(t, m.LockContext(t.Context(), time.Minute))
+		require.NoError(t, m.UnlockContext(t.Context()))
+	}
+	f.Hang(redistest.AtCommand)
+	require.NoError(t, client.Close())
+	f.Lift()
+	assert.LessOrEqual(t, f.Most(), 600)
 }
 
 // Nothing would send the release once more.
