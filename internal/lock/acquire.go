@@ -182,12 +182,12 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
 		with := votes(a.prepare(&t))
-		// Left out in the first of several tries for one key, unless readers or writers want it: there is seldom anything to release.
-		if l := a.grant.votes.Spec(); a.tries > 1 || a.usedUp() || len(l.More) > 0 || l.Kind.Shows {
+		l := a.grant.votes.Spec()
+		if a.engine.reuses.Load() { // else nothing is parked
 			a.engine.makeWay(l, a.key)
 		}
 		if a.turn {
-			a.key.last.Store(a.grant.votes.Spec())
+			a.key.last.Store(l)
 			a.key.asked.CompareAndSwap(0, int64(server.Monotonic()))
 		}
 		if a.Once || !a.turn || ctx.Done() == nil || !a.joined && a.key.fifo.Waiting() == 0 {

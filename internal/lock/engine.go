@@ -27,6 +27,7 @@ type Engine struct {
 	hub     func() *wakeup.Hub // made when a waiter needs it
 	closing context.Context
 	close   context.CancelFunc // ends closing, under mu
+	reuses  atomic.Bool        // there was a grant that may be parked
 
 	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
 	Renewed, NotRenewed atomic.Int64

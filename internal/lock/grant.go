@@ -57,6 +57,7 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
+		k.engine.reuses.Store(true)
 		whole := cmp.Or(handOff, t.TTL) // half of the validity has to be left for the last hold, too
 		g.reuse = &reuse{until: g.votes.At.Add(min(t.Reuse, g.votes.Valid-quorum.Validity(whole)/2))}
 	}
