@@ -105,9 +105,6 @@ func (c *Command) Flag(word string) *Flag {
 	return nil
 }
 
-// Usagef makes an error about usage.
-func Usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }
-
 // Find returns the command of that name, or nil.
 func Find(all []*Command, name string) *Command {
 	for _, c := range all {
@@ -160,9 +157,9 @@ func Unknown(all []*Command, name string) error {
 		}
 	}
 	if near := nearest(name, names); near != "" {
-		return Usagef("there is no command %q; did you mean %s?", name, near)
+		return fmt.Errorf("there is no command %q; did you mean %s?", name, near)
 	}
-	return Usagef("there is no command %q; see redimutex -h", name)
+	return fmt.Errorf("there is no command %q; see redimutex -h", name)
 }
 
 func (c *Command) dispatch(args []string, t *Terminal) int {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -81,13 +82,13 @@ func (c *Command) explain(err error) error {
 		names = append(names, f.Names...)
 	}
 	if near := nearest(name, names); near != "" {
-		return Usagef("there is no flag -%s; did you mean -%s?", name, near)
+		return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, near)
 	}
 	hint := ""
 	if c.Keys != 0 {
 		hint = "; a KEY that begins with a dash stands behind a --"
 	}
-	return Usagef("there is no flag -%s%s", name, hint)
+	return fmt.Errorf("there is no flag -%s%s", name, hint)
 }
 
 // withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must
@@ -122,9 +123,9 @@ func (c *Command) withoutDashes(args []string, wrong error) error {
 		if Mask(line) != line {
 			break // what is secret is not repeated
 		}
-		return Usagef("there is no -- in front of the command; write: %s", line)
+		return fmt.Errorf("there is no -- in front of the command; write: %s", line)
 	}
-	return Usagef("there is no --; write redimutex %s %s", c.Name, c.Args)
+	return fmt.Errorf("there is no --; write redimutex %s %s", c.Name, c.Args)
 }
 
 // What looks like a password in the arguments of a command: the user part of a URL, and the value after
@@ -199,7 +200,7 @@ func OneKey(words []string) (string, error) {
 	case len(words) == 0 || words[0] == "":
 		return "", errors.New("there is no KEY; write a name for the lock, such as nightly-backup")
 	case len(words) > 1:
-		return "", Usagef("expected one KEY, got %d arguments", len(words))
+		return "", fmt.Errorf("expected one KEY, got %d arguments", len(words))
 	case IsURL(words[0]):
 		return "", errors.New("there is a URL in the place of KEY; write -redis in front of it")
 	case server.Reserved(words[0]):

@@ -3,6 +3,7 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -90,14 +91,14 @@ func Command() *cli.Command {
 		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			if len(in.Words) > 0 {
-				return 0, cli.Usagef("it takes no words, only flags; a server is given by -redis URL")
+				return 0, errors.New("it takes no words, only flags; a server is given by -redis URL")
 			}
 			if err := c.check(); err != nil {
 				return 0, err
 			}
 			return given.Use(c.nodeTimeout, func(nodes servers.Set) (int, error) {
 				if len(nodes) > 1 && (c.needs["queue"] || c.needs["semaphore"] || c.needs["readers"]) {
-					return 0, cli.Usagef("-need: WithQueue, a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
+					return 0, fmt.Errorf("-need: WithQueue, a Semaphore and an RWMutex are for one server, and %d are given", len(nodes))
 				}
 				return c.run(t, nodes), nil
 			})
@@ -139,11 +140,11 @@ func (c *checkup) check() error {
 	}
 	switch {
 	case c.ttl < minTTL:
-		return cli.Usagef("-ttl %v: a lock has to live for %v at least", c.ttl, minTTL)
+		return fmt.Errorf("-ttl %v: a lock has to live for %v at least", c.ttl, minTTL)
 	case c.nodeTimeout >= c.ttl:
-		return cli.Usagef("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
+		return fmt.Errorf("-node-timeout %v: has to be less than -ttl, which is %v", c.nodeTimeout, c.ttl)
 	case c.nodeTimeout < time.Millisecond:
-		return cli.Usagef("-node-timeout %v: has to be 1ms at least; leave the flag out for a twentieth of -ttl", c.nodeTimeout)
+		return fmt.Errorf("-node-timeout %v: has to be 1ms at least; leave the flag out for a twentieth of -ttl", c.nodeTimeout)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func help(all func() []*cli.Command) *cli.Command {
 				c.Help(t.Out)
 				return cli.OK, nil
 			}
-			return 0, cli.Usagef("name one command; there are %d words", len(in.Words))
+			return 0, fmt.Errorf("name one command; there are %d words", len(in.Words))
 		},
 	}
 }

@@ -24,6 +24,14 @@ const most = 1000
 // last is the command that returns the members of a set which last longest.
 func last(key string) []any { return []any{"ZRANGE", key, -most, -1, "WITHSCORES"} }
 
+// front is the command that returns the first n members of a queue.
+func front(queue string, n int) []any {
+	if n <= 0 { // an end of -1 would be the last of all
+		return []any{"ZRANGE", queue, 1, 0}
+	}
+	return []any{"ZRANGE", queue, 0, n - 1, "WITHSCORES"}
+}
+
 // living takes in the reply to last: members by the end of their leases, in µs. Those that are over are left out.
 func living(reply any, now int64) (all []Holder) {
 	members, _ := redis.Strings(reply, refusal(reply))

@@ -50,11 +50,8 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 		queue := server.QueueKey(key)
 		_, writers, waiting, entitled := server.PhaseKeys(key)
 		commands = append(commands, []any{"GETRANGE", key, 0, Longest}, []any{"PTTL", key}, []any{"GETRANGE", server.FenceKey(key), 0, 20},
-			[]any{"ZCARD", queue}, []any{"PTTL", queue}, []any{"ZRANGE", queue, 0, waiters - 1, "WITHSCORES"},
+			[]any{"ZCARD", queue}, []any{"PTTL", queue}, front(queue, waiters),
 			last(writers), last(waiting), last(entitled))
-		if waiters <= 0 {
-			commands[len(commands)-4] = []any{"ZRANGE", queue, 1, 0}
-		}
 	}
 	replies, err := ses.Pipeline(commands)
 	if err != nil {

@@ -182,9 +182,12 @@ func (b *breach) carryOut() {
 func (b *breach) release(i int) server.Reply {
 	v := b.Before.Most
 	if !b.Before.Held {
-		v = b.Before.Views[i]
-		if v.Kind == nil {
+		switch view := b.Before.Views[i]; {
+		case b.Before.Servers[i].Error != "": // it may have the token that the others have shown
+		case view.Kind == nil:
 			return server.Reply{Verdict: server.Missing}
+		default:
+			v = view
 		}
 	}
 	// A waiter that has queued since we looked finds the free lock by itself, within a second.
@@ -259,7 +262,7 @@ func (b *breach) tellBroken(w io.Writer) {
 		}
 	}
 	switch {
-	case !b.Before.Held:
+	case !b.Before.Held && !b.Before.Unsure:
 		return
 	case b.Before.Holding > 1:
 		fmt.Fprintln(w, `  Its holders learn that their leases are lost at their next renewals, within a third of their

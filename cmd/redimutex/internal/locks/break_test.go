@@ -156,6 +156,7 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 		assert.Equal(t, []string{now, now, ""}, left(name))
 	}
 
+	set("perhaps", x, "", x)
 	set("down", x, x, x)
 	all[2].Kill()
 	b = breachOf(t, "down", all...)
@@ -164,6 +165,15 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	var out strings.Builder
 	b.tell(&out)
 	assert.Contains(t, out.String(), all[2].Addr())
+
+	b = breachOf(t, "perhaps", all...)
+	b.carryOut()
+	assert.Equal(t, wasUnclear, b.Servers[2].Result, "it is asked too, and did not answer")
+	assert.NotEmpty(t, b.Servers[2].Error)
+	out.Reset()
+	b.tell(&out)
+	assert.Contains(t, out.String(), all[2].Addr())
+	assert.Contains(t, out.String(), "Its holder", "who may have had a majority")
 
 	set("more down", x, x)
 	b = breachOf(t, "more down", all...)

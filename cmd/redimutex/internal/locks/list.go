@@ -101,7 +101,7 @@ var notes = []cli.Section{
 		cli.Example("Which locks end within a second, unless they are renewed?",
 			"redimutex list -json |\n  jq -r '.locks[] | select(.held and 0 <= .ttl_ms and .ttl_ms < 1000).key'"),
 	}},
-	cli.Ends(cli.Item("0", "the list is complete, or ended by -limit; stderr says what is missing"),
+	cli.Ends(cli.Item("0", "listed; stderr says what is missing, because of -limit or of a server that failed"),
 		cli.Item("2", "wrong usage"),
 		cli.Item("69", "too few servers can be reached; stderr says why"), cli.WriteFails,
 		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then, and dies of the signal")),
@@ -115,7 +115,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
-		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(errors.Join(l.errs...)))
+		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(r.failure))
 		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
@@ -130,7 +130,7 @@ func onePattern(words []string) (string, error) {
 		return "", nil
 	}
 	if len(words) > 1 {
-		return "", cli.Usagef("expected one PATTERN at most, got %d arguments; quote the pattern, or the shell will expand it", len(words))
+		return "", fmt.Errorf("expected one PATTERN at most, got %d arguments; quote the pattern, or the shell will expand it", len(words))
 	}
 	if cli.IsURL(words[0]) {
 		return "", errors.New("there is a URL in the place of PATTERN; write -redis in front of it")
@@ -176,8 +176,9 @@ type inventory struct {
 	Refused  int           `json:"refused"` // keys that may not be read
 
 	limited bool
-	found   int // locks, with those behind the limit
-	seen    int // keys that were looked at
+	found   int   // locks, with those behind the limit
+	seen    int   // keys that were looked at
+	failure error // what Errors are about
 }
 
 type listError struct {

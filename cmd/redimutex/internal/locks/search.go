@@ -175,6 +175,7 @@ func (l *listing) inventory() *inventory {
 		Locks:    []*sight.Lock{},
 		Errors:   []listError{},
 		limited:  l.enough(),
+		failure:  errors.Join(l.errs...),
 	}
 	for _, lock := range l.locks {
 		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
@@ -186,7 +187,7 @@ func (l *listing) inventory() *inventory {
 		r.Refused += s.Refused
 		r.Complete = r.Complete && s.Done && s.Refused == 0
 	}
-	for _, e := range servers.NodeErrors(errors.Join(l.errs...)) {
+	for _, e := range servers.NodeErrors(r.failure) {
 		r.Complete = false
 		r.Errors = append(r.Errors, listError{l.nodes[e.Node].Address, l.nodes[e.Node].Name, servers.Words(e.Err)})
 	}

@@ -26,7 +26,7 @@ func sections() []cli.Section {
 			names them. INT, TERM, HUP, QUIT and ALRM end the wait and leave nothing behind. If
 			a server hangs, the clean-up may take some seconds. A second signal ends us at once; what is left expires with its TTL.
 			A server that can't be reached at the start is an error at once. If it fails later, while we wait, we go on
-			trying until -w is over. A redimutex run around this one
+			trying until -w is over; but not if it refuses us for good, as with a new password. A redimutex run around this one
 			may hold the lock itself, as its holder, as a reader, or with all permits. That wait may never end, so we say so
 			and exit as with -n.`)}},
 		{Title: "WHILE COMMAND RUNS", Blocks: []cli.Block{

@@ -141,11 +141,11 @@ func (j *job) check(in *cli.Input) (err error) {
 	if n := len(j.servers); err == nil && n > 1 {
 		switch {
 		case j.shared:
-			return cli.Usagef("-s is for one server, and %d are given: readers that have a majority each would let a writer in", n)
+			return fmt.Errorf("-s is for one server, and %d are given: readers that have a majority each would let a writer in", n)
 		case j.permits > 0:
-			return cli.Usagef("-permits is for one server, and %d are given: a count by majority lets more than %d in", n, j.permits)
+			return fmt.Errorf("-permits is for one server, and %d are given: a count by majority lets more than %d in", n, j.permits)
 		case j.queue:
-			return cli.Usagef("-queue is for one server, and %d are given: leave it out, and waiters ask again and again", n)
+			return fmt.Errorf("-queue is for one server, and %d are given: leave it out, and waiters ask again and again", n)
 		}
 	}
 	return err
@@ -165,13 +165,13 @@ func (j *job) fits() error {
 	case j.owner != "" && strings.TrimSpace(cli.Printable(j.owner)) == "":
 		return errors.New("-owner is blank: write a name that waiters will know, or leave the flag out for its default")
 	case (j.shared || j.permits > 0) && j.minHold > 0:
-		return cli.Usagef("-min-hold and %s exclude each other: others run at the same time anyway", kind)
+		return fmt.Errorf("-min-hold and %s exclude each other: others run at the same time anyway", kind)
 	case len(j.keys) == 1:
 		return nil
 	case j.shared || j.permits > 0:
-		return cli.Usagef("%s is for one KEY, and there are %d", kind, len(j.keys))
+		return fmt.Errorf("%s is for one KEY, and there are %d", kind, len(j.keys))
 	case j.queue:
-		return cli.Usagef("-queue is for one KEY, and there are %d: leave it out, and waiters ask again and again", len(j.keys))
+		return fmt.Errorf("-queue is for one KEY, and there are %d: leave it out, and waiters ask again and again", len(j.keys))
 	}
 	return nil
 }
@@ -179,16 +179,16 @@ func (j *job) fits() error {
 // setGrace checks the times, and completes them.
 func (j *job) setGrace() error {
 	if j.ttl < minTTL {
-		return cli.Usagef("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
+		return fmt.Errorf("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
 	}
 	if j.minHold > 0 && j.minHold < time.Millisecond {
-		return cli.Usagef("-min-hold %v: has to be 1ms at least; leave it out for 0", j.minHold)
+		return fmt.Errorf("-min-hold %v: has to be 1ms at least; leave it out for 0", j.minHold)
 	}
 	if j.grace < 0 {
 		j.grace = min(defaultGrace, j.ttl/4)
 	}
 	if j.grace > j.ttl/2 {
-		return cli.Usagef("-grace %v: may be half of -ttl at most, which is %v, so that a renewal that fails once can be repeated before the command is stopped",
+		return fmt.Errorf("-grace %v: may be half of -ttl at most, which is %v, so that a renewal that fails once can be repeated before the command is stopped",
 			j.grace, j.ttl/2)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,8 +98,12 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	source := "-redis"
 	if len(given) == 0 {
 		for _, source = range []string{EnvURL, EnvAppURL} {
-			if given = split(os.Getenv(source)); len(given) > 0 {
+			list := os.Getenv(source)
+			if given = split(list); len(given) > 0 {
 				break
+			}
+			if list != "" { // not the next one: a lock on another server keeps no other process out
+				return nil, fmt.Errorf("%s: it is set, and has no URL in it; set one, or unset it", source)
 			}
 		}
 	}
@@ -106,49 +111,52 @@ func Find(given URLs, node time.Duration) (Set, error) {
 		given = URLs{defaultURL}
 	}
 	var nodes Set
-	for _, raw := range given {
-		list, listed, file := []string{raw}, source != "-redis", ""
-		if name, ok := strings.CutPrefix(raw, "@"); ok {
-			switch {
-			case name == "":
-				return nil, cli.Usagef("%s: @ stands before the name of a file, and there is none; write @FILE", source)
-			case strings.Contains(name, "://"):
-				return nil, cli.Usagef("%s: @ stands before the name of a file; write a URL without it", source)
-			}
-			var err error
-			switch list, err = readURLs(name); {
-			case err != nil && strings.Contains(name, "@"): // it may be a part of a URL, with the password
-				return nil, cli.Usagef("%s: @ stands before the name of a file, and there is none of that name; "+
-					"write a URL without it, and a comma or space in a password as %%2C and %%20", source)
-			case err != nil:
-				return nil, cli.Usagef("%s: %w", source, err)
-			}
-			listed, file = true, reference(name)
+	for _, word := range given {
+		urls, file, err := expand(word)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", source, err)
 		}
-		for _, raw := range list {
+		inAList := source != "-redis" || strings.HasPrefix(word, "@")
+		for _, raw := range urls {
 			n, err := newNode(raw, max(node, QuickTimeout))
 			if err != nil {
 				words := strings.TrimPrefix(err.Error(), "redimutex: ")
-				if listed && len(given)+len(list) > 2 {
+				if inAList && len(given)+len(urls) > 2 {
 					words += "; commas and spaces end a URL, so a password has %2C and %20 for them"
 				}
-				return nil, cli.Usagef("%s: %s", source, words)
+				return nil, fmt.Errorf("%s: %s", source, words)
 			}
-			if file != "" {
-				n.child = file
+			if slices.ContainsFunc(nodes, func(other Node) bool { return other.Address == n.Address }) {
+				return nil, fmt.Errorf("%s: %s is named twice; Redlock needs independent servers", source, n.Address)
 			}
-			for _, other := range nodes {
-				if other.Address == n.Address {
-					return nil, cli.Usagef("%s: %s is named twice; Redlock needs independent servers", source, n.Address)
-				}
-			}
+			n.child = cmp.Or(file, n.child)
 			nodes = append(nodes, n)
 		}
 	}
 	if len(nodes) > maxServers {
-		return nil, cli.Usagef("%s: %d servers are named, and a lock takes %d at most; name three or five", source, len(nodes), maxServers)
+		return nil, fmt.Errorf("%s: %d servers are named, and a lock takes %d at most; name three or five", source, len(nodes), maxServers)
 	}
 	return nodes, nil
+}
+
+// expand returns the URLs that a word stands for: itself, or those in the file behind an @. file is how a command that we run
+// finds them; "": by the URLs.
+func expand(word string) (urls []string, file string, err error) {
+	name, ok := strings.CutPrefix(word, "@")
+	switch {
+	case !ok:
+		return []string{word}, "", nil
+	case name == "":
+		return nil, "", errors.New("@ stands before the name of a file, and there is none; write @FILE")
+	case strings.Contains(name, "://"):
+		return nil, "", errors.New("@ stands before the name of a file; write a URL without it")
+	}
+	urls, err = readURLs(name)
+	if err != nil && strings.Contains(name, "@") { // it may be a part of a URL, with the password
+		err = errors.New("@ stands before the name of a file, and there is none of that name; " +
+			"write a URL without it, and a comma or space in a password as %2C and %20")
+	}
+	return urls, reference(name), err
 }
 
 // maxServers is how many redimutex.NewClient takes.

@@ -63,6 +63,14 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 	}
 }
 
+// As two variables leave it that are not set.
+func TestAVariableWithoutAURLIsAnErrorAndNotAnotherServer(t *testing.T) {
+	t.Setenv(EnvURL, " , ")
+	t.Setenv(EnvAppURL, "redis://app")
+	_, err := Find(nil, QuickTimeout)
+	assert.ErrorContains(t, err, EnvURL)
+}
+
 // Flags are no lists, so there a comma is an ordinary character of a password.
 func TestACommaThatCutsAPasswordInTwoIsNamed(t *testing.T) {
 	const raw, hint = "redis://:hunter,2@host", "a password has %2C and %20 for them"

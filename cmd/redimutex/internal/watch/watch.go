@@ -102,7 +102,7 @@ func (o *options) check(words []string) (err error) {
 	}
 	switch {
 	case o.interval < minInterval:
-		return cli.Usagef("-interval %v: it has to be %v at least", o.interval, minInterval)
+		return fmt.Errorf("-interval %v: it has to be %v at least", o.interval, minInterval)
 	case o.limit == 0:
 		return errors.New("-for 0: it would not look even once; write a time such as 60 or 1h")
 	}
