@@ -68,41 +68,29 @@ func (c *Collector) histogram(name, help string, buckets []float64, keyed []stri
 	return prometheus.NewHistogramVec(opts, append([]string{names.Outcome}, keyed...))
 }
 
-// trace feeds the histograms and the count of failures. The outcomes that happen all the time are there from the start, so that
-// a rate sees their first step, and are not looked up each time.
+// trace feeds the histograms and the count of failures.
 func (c *Collector) trace() *redimutex.Trace {
-	if c.config.key != nil {
-		return &redimutex.Trace{
-			Acquired: func(e redimutex.Event) { c.observe(c.wait, names.Acquired, e.Key, e.Wait) },
-			GaveUp: func(e redimutex.Event) {
-				outcome := names.OfWait(e.Err)
-				c.failed.WithLabelValues(outcome).Inc()
-				c.observe(c.wait, outcome, e.Key, e.Wait)
-			},
-			Released: func(e redimutex.Event) { c.observe(c.hold, names.OfHold(e.Err), e.Key, e.Held) },
-		}
+	if c.config.key == nil { // what happens all the time is there from the start, so that a rate sees its first step
+		c.wait.WithLabelValues(names.Acquired)
+		c.hold.WithLabelValues(names.Released)
 	}
-	acquired := c.wait.WithLabelValues(names.Acquired)
-	released := c.hold.WithLabelValues(names.Released)
 	return &redimutex.Trace{
-		Acquired: func(e redimutex.Event) { acquired.Observe(e.Wait.Seconds()) },
+		Acquired: func(e redimutex.Event) { c.observe(c.wait, names.Acquired, e.Key, e.Wait) },
 		GaveUp: func(e redimutex.Event) {
 			outcome := names.OfWait(e.Err)
 			c.failed.WithLabelValues(outcome).Inc()
-			c.wait.WithLabelValues(outcome).Observe(e.Wait.Seconds())
+			c.observe(c.wait, outcome, e.Key, e.Wait)
 		},
-		Released: func(e redimutex.Event) {
-			if e.Err == nil {
-				released.Observe(e.Held.Seconds())
-				return
-			}
-			c.hold.WithLabelValues(names.OfHold(e.Err)).Observe(e.Held.Seconds())
-		},
+		Released: func(e redimutex.Event) { c.observe(c.hold, names.OfHold(e.Err), e.Key, e.Held) },
 	}
 }
 
 func (c *Collector) observe(h *prometheus.HistogramVec, outcome, key string, d time.Duration) {
-	h.WithLabelValues(outcome, c.name(key)).Observe(d.Seconds())
+	labels := []string{outcome}
+	if c.config.key != nil {
+		labels = append(labels, c.name(key))
+	}
+	h.WithLabelValues(labels...).Observe(d.Seconds())
 }
 
 // name returns the value of the label "key".

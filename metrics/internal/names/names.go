@@ -83,14 +83,6 @@ func OfHold(err error) string {
 	return Unreleased
 }
 
-// OfRenewal returns how a renewal has ended.
-func OfRenewal(err error) string {
-	if err == nil {
-		return Renewed
-	}
-	return Failed
-}
-
 // OfLoss returns the reason for which a lease was lost, or "" if err is no loss.
 func OfLoss(err error) string {
 	var lost *redimutex.LostError

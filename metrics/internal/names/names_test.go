@@ -49,8 +49,6 @@ func TestAHoldIsCalledAfterWhatBecameOfIt(t *testing.T) {
 	assert.Equal(t, names.Unreleased, names.OfHold(redimutex.ErrUnavailable))
 	assert.Equal(t, "taken", names.OfLoss(lost))
 	assert.Empty(t, names.OfLoss(redimutex.ErrUnavailable))
-	assert.Equal(t, names.Renewed, names.OfRenewal(nil))
-	assert.Equal(t, names.Failed, names.OfRenewal(redimutex.ErrUnavailable))
 }
 
 func TestAnyBytesBecomeText(t *testing.T) {
