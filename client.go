@@ -79,8 +79,9 @@ func mustBeKey(kind, key string) {
 }
 
 // Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the
-// background, and waits for that. Servers that hang delay it, and the calls that it ends, by two node timeouts and one timeout
-// of [WithReplicas] at most: those of the lock that has the longest. For calls it waits two node timeouts of the Client.
+// background, and waits for that. If servers hang, Close and the calls that it ends take two node timeouts and one timeout of
+// [WithReplicas] at most. If a lock has longer timeouts than the Client, Close waits for its renewals as long as those say,
+// but for its calls no longer than two node timeouts of the Client.
 //
 // A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
 // Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the

@@ -201,8 +201,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 
 // WithRestartGuard keeps a server that has lost its data from voting for one TTL. By then every lock that it forgot
 // has expired. It is for Redlock over servers without persistence, where a restart could otherwise let a second
-// holder in. All clients of the servers must use it, with the same TTL. What lasts longer by [Lease.Extend], [WithMinHold]
-// or [Lease.HandOver] is covered for that TTL alone. It is not for a Redis Cluster.
+// holder in. All clients of the servers must use it, with the same TTL. A lock that lasts longer, by [Lease.Extend],
+// [WithMinHold] or [Lease.HandOver], is covered for that TTL only. It is not for a Redis Cluster.
 //
 // It costs one TTL of waiting whenever a server starts empty, also the very first time. Until a TTL after the first request to
 // a majority of the servers nothing can be locked. Each server keeps one key that does not expire, redimutex:guard. It does
@@ -240,8 +240,8 @@ func WithNodeTimeout(d time.Duration) Option {
 // acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own
 // [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the lock is released.
 //
-// A few ms of d are enough. It has to be less than half the TTL, and at most half of the TTL less 1% and 2 ms. It can't be
-// combined with [WithMinHold]. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there are
+// A few ms of d are enough. The most is half of the validity, which is the TTL less 1% and 2 ms. It can't be combined
+// with [WithMinHold]. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there are
 // any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the TTL even
 // if no process held it. [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was
 // extended is not reused.

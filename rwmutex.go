@@ -19,9 +19,9 @@ import (
 // 2010): while a writer waits, new readers wait. After a writer the waiting readers enter first, at most 1,000 of a Client. So
 // each of these sees at most one writer begin, waiting writers have one phase of readers between them, and no side starves.
 //
-// Those who wait show themselves by marks that expire. Without [WithQueue] they poll, once a second at least; with it they are
-// woken. A dead waiter delays the other side for a node timeout, and for a poll interval or, with a queue, a second. A dead
-// reader delays a writer by its own TTL, whatever the TTLs of others.
+// Waiting readers and writers leave marks on the server, which expire. Without [WithQueue] they poll, at least once a
+// second; with it they are woken. A dead waiter delays the other side for a node timeout, and for a poll interval or, with
+// a queue, a second. A dead reader delays a writer by its own TTL, whatever the TTLs of others.
 //
 // A plain Mutex on the same key, and a client in any language that uses SET NX PX, exclude both sides and are
 // excluded by them. They wait in no phase: readers and writers that keep coming may starve them. In one Client, a writer

@@ -46,9 +46,10 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// A LockInfo is what this process knows of one lock, without asking a server. Holds to TTL are zero while this process does
-// not hold the lock, and Err is nil while it does; for permits and readers, while none of its goroutines waits. Of several
-// holds, Owner, Fence and Since are those of the oldest, Until and TTL those of the first to end.
+// A LockInfo is what this process knows of one lock, without asking a server. The fields from Holds to TTL are zero while
+// this process does not hold the lock. Of several holds, Owner, Fence and Since are those of the oldest, Until and TTL those
+// of the first to end. Err is nil while this process holds the lock. Of permits and readers, which it may hold and wait for
+// at the same time, Err is nil while none of its goroutines waits.
 type LockInfo struct {
 	Key     string
 	Keys    []string      // of [Client.MutexAll]: all of them; else nil

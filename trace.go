@@ -17,8 +17,8 @@ import (
 // not panic, nor lock, unlock or close anything of this package.
 //
 // Every call that wants a lock of its own ends with Acquired or GaveUp; a Do inside the hold of another one
-// ([WithReentrancy]) has no events. Every hold ends with Released. A Lost comes before that, if it returns within a node
-// timeout. A lease may be lost at once, so Lost may be called before Acquired has returned.
+// ([WithReentrancy]) has no events. Every hold that is unlocked or handed over ends with Released. A Lost comes before that,
+// if it returns within a node timeout. A lease may be lost at once, so Lost may be called before Acquired has returned.
 type Trace struct {
 	Waiting  func(Event) // a call queues behind others of this process
 	Attempt  func(Event) // a try has failed; Err says why

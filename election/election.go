@@ -114,8 +114,9 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 		err = f(l)
 	}
 	l.look()
+	// Both: the ctx of Run may have ended because another lock was lost.
 	lost := errors.Is(context.Cause(l.Context), redimutex.ErrLost) && errors.Is(l.lease.Err(), redimutex.ErrLost)
-	if lost || l.resigned.Load() { // not what the ctx of Run comes from
+	if lost || l.resigned.Load() {
 		return nil
 	}
 	return err
