@@ -104,7 +104,7 @@ func (o *object) around(ctx context.Context) *doing {
 	permit := o.config.terms.Kind == server.Semaphore
 	for d := innermost(ctx); d != nil; d = d.outer {
 		of := d.lease.of
-		if !of.client.shares(o.client) || d.lease.claimed() || permit || of.config.terms.Kind == server.Semaphore {
+		if !of.client.shares(o.client) || d.lease.end.Load() != nil || permit || of.config.terms.Kind == server.Semaphore {
 			continue
 		}
 		if of.has(o.key) || slices.ContainsFunc(o.more, of.has) {

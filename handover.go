@@ -170,7 +170,7 @@ type takings struct {
 //     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
 //     Without a repeat the key expires: with the Handover, or with the lease of m;
 //   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
-//   - [ErrClosed] when the Client is closed. What was taken over just then is given back, if the servers answer: over
+//   - [ErrClosed] when the Client is closed. What this call took over is given back, if the servers answer: over
 //     several servers for the time that it had left, on one for the TTL of m.
 //
 // A Handover of another key is an error that says so, and stays good; so does it where servers refuse for good: a [NodeError]

@@ -34,9 +34,6 @@ func newLease(o *object) *Lease {
 	return l
 }
 
-// claimed reports whether a call has begun to end the hold, by a release or a hand-over.
-func (l *Lease) claimed() bool { return l.end.Load() != nil }
-
 // Token returns what the server knows this hold by, a random UUID and the label of [WithOwner]: the value of the key, or, of a
 // reader or a permit, a member of a set. A process that knows it can release the lock: treat it as a secret.
 func (l *Lease) Token() string { return l.hold.Token() }

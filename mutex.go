@@ -101,7 +101,7 @@ func (m *exclusive) UnlockContext(ctx context.Context) error {
 
 // Lease returns the current hold, or nil while m is unlocked. If the lease is lost, it is returned until Unlock.
 func (m *exclusive) Lease() *Lease {
-	if l := m.hold.Load(); l != nil && !l.claimed() {
+	if l := m.hold.Load(); l != nil && l.end.Load() == nil {
 		return l
 	}
 	return nil

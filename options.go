@@ -240,11 +240,10 @@ func WithNodeTimeout(d time.Duration) Option {
 // acquired on the servers, Unlock keeps it for the next caller of this Client, without asking them. Each hold has its own
 // [Lease], and learns of a loss that is found while it lasts. After d, or with [Client.Close], the lock is released.
 //
-// A few ms of d are enough. The most is half of the validity, which is the TTL less 1% and 2 ms. It can't be combined
-// with [WithMinHold]. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there are
-// any: a process that polls would have to ask between two times of d. After a crash the lock stays locked for the TTL even
-// if no process held it. [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was
-// extended is not reused.
+// A few ms of d are enough. The most is half of the validity, which is the TTL less 1% and 2 ms. It can't be combined with
+// [WithMinHold]. Other processes wait up to d longer for the lock. Combine it with [WithQueue] if there are any: a process
+// that polls would have to ask between two times of d. After a crash the lock stays locked for the TTL even if no process held
+// it. [WithFencing] turns reuse off, because the server gives each hold its fence. A lock that was extended is not reused.
 //
 // An Unlock that keeps the lock does not ask the servers. So [Mutex.UnlockContext], [Lease.Release] and [Mutex.Do] do
 // not report a loss since the last renewal, a third of the TTL ago at most. It is reported when the lock is released

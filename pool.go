@@ -19,9 +19,8 @@ import (
 // A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). What that dials replaces a broken
 // connection; and while the pool is full, it serves renewals, and releases in the background. It does not count against the
 // pool's limit: beside the pool there may be as many connections as that limit allows in it, and more for renewals and such
-// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones.
-//
-// Do("") of a connection has to return all pending replies, as that of redigo does.
+// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones. Do("") has to return
+// all pending replies, as redigo's.
 //
 // Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
 // with. A panic of the Pool, or of a connection that runs a command, is an error of the operation.

@@ -201,7 +201,7 @@ func (r *readHolds) downgraded(l *Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.of.hold.CompareAndSwap(l, nil)
-	r.writers = append(slices.DeleteFunc(r.writers, (*Lease).claimed), l)
+	r.writers = append(slices.DeleteFunc(r.writers, func(l *Lease) bool { return l.end.Load() != nil }), l)
 }
 
 func (r *readHolds) lose(l *Lease) {

@@ -129,10 +129,15 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
-// Idle reports whether the pool has a connection that is not in use; and whether one may come that it does not dial.
-func (s *Source) Idle() (idle, comes bool) {
+// Idle reports whether the pool has a connection that is not in use, and how many are; and whether one may come for a caller
+// that waits in the pool.
+func (s *Source) Idle() (idle bool, used int, comes bool) {
 	p, ok := s.Pool.(*redis.Pool)
-	return ok && p.IdleCount() > 0, !ok || p.Wait && s.Full()
+	if !ok {
+		return false, 0, true
+	}
+	now := p.Stats()
+	return now.IdleCount > 0, now.ActiveCount - now.IdleCount, p.Wait && s.Full()
 }
 
 // ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.

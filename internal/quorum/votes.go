@@ -206,7 +206,7 @@ func (v *Votes) Release(ctx context.Context, start, keep time.Time) *Failure {
 	q, l := v.home, v.Spec()
 	q.Enter()
 	defer q.Leave()
-	if q.Closing() { // a Close that comes after this waits for us, and gives what we leave another try
+	if q.Closing() && ctx.Done() != nil { // a Close that comes after this waits for us, and gives what we leave another try
 		ctx = context.WithoutCancel(ctx)
 	}
 	if v.more == nil {

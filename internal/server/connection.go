@@ -102,13 +102,16 @@ func (op *operation) goesOn(err error) bool {
 	return useless && op.urgent() && source.Dial != nil
 }
 
-// poolHasOne waits, in the first half of the operation's time, until the pool has a connection that is not in use, or that it
-// need not dial: the server takes no more. It looks at a pool that may dial all the same only now and then.
+// poolHasOne waits, in the first half of the operation's time, until the pool has a connection that it need not dial: the
+// server takes no more. It does not wait where none is in use that could come back, and seldom asks a pool that may dial.
 func (op *operation) poolHasOne() bool {
 	next := time.Now().Add(op.end.Sub(op.began) / 16)
 	for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
-		if idle, comes := op.server.Source.Idle(); idle || comes && time.Now().After(next) {
+		switch idle, used, comes := op.server.Source.Idle(); {
+		case idle || comes && time.Now().After(next):
 			return true
+		case !comes && (used == 0 || used == 1 && op.conn != nil): // its own
+			return false
 		}
 	}
 	return false

@@ -66,8 +66,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// StandInTheWay has the next claims of its keys wait for the release of c from now on, unless that was answered. It is for a
-// caller that leaves the release to another goroutine, which may begin later than the next claim.
+// StandInTheWay has the next claims of its keys wait for the release of c, which another goroutine may begin later.
 func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

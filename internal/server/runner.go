@@ -68,8 +68,7 @@ func (w *runner) find(c *Claim) *task {
 	return nil
 }
 
-// expedite has a claim released now: what it waited for is over, or the next one waits for it. Nil: the goroutine looks again
-// at what is due.
+// expedite has a claim released now: what it waited for is over, or the next one waits for it. Nil: the goroutine looks again.
 func (w *runner) expedite(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

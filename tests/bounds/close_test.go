@@ -165,7 +165,7 @@ func TestCloseReleasesThousandsOfLocksOverAFewHundredConnectionsThoughTheServerH
 	client := redimutex.NewClient([]redimutex.Pool{redimutex.NewPoolAt("tcp", f.Addr())}, redimutex.WithTTL(10*time.Minute),
 		redimutex.WithNodeTimeout(2*time.Second), redimutex.WithLeaseReuse(2*time.Minute))
 	for i := range 3000 {
-		m := client.Mutex(strings.Repeat("k", 200)+strconv.Itoa(i))
+		m := client.Mutex(strings.Repeat("k", 200) + strconv.Itoa(i))
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
 		require.NoError(t, m.UnlockContext(t.Context()))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -300,4 +301,39 @@ func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	require.NoError(t, m.UnlockContext(t.Context()))
 	assert.Equal(t, before, dials.Load())
+}
+
+// A leaving is the end of a connection to a proxy that accepts while the server is away, and then hangs up.
+type leaving struct {
+	net.Conn
+	away *atomic.Bool
+}
+
+func (l leaving) Read(b []byte) (int, error) {
+	if l.away.Load() {
+		return 0, io.EOF
+	}
+	return l.Conn.Read(b)
+}
+
+// Nothing is in use that the pool could get back, so there is nothing to wait for.
+func TestAnExtensionDoesNotWaitForAConnectionThatNoOtherUses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var away atomic.Bool
+	pool := redimutex.NewPoolAt("tcp", s.Addr(), redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return leaving{c, &away}, err
+	}))
+	t.Cleanup(func() { pool.Close() })
+	m := locktest.Mutex(t, pool, "k", redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Minute))
+	require.NoError(t, m.LockContext(t.Context(), 0))
+	l := m.Lease()
+	away.Store(true)
+	began := time.Now()
+	require.ErrorIs(t, l.Extend(t.Context(), 20*time.Minute), redimutex.ErrUnavailable)
+	assert.Less(t, time.Since(began), 15*time.Second, "half of the node timeout has passed")
+	away.Store(false)
+	require.NoError(t, l.Extend(t.Context(), 20*time.Minute))
+	require.NoError(t, m.UnlockContext(t.Context()))
 }
