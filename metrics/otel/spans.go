@@ -77,10 +77,14 @@ func (s *spans) open(ctx context.Context, e redimutex.Event, now time.Time, wait
 	}
 	s.holds[e.Lease] = hold
 	s.mu.Unlock()
-	// It may have been lost before we had noted it, and then no event ends the span.
-	if err := e.Lease.Err(); errors.Is(err, redimutex.ErrLost) {
-		e.Err = err
+	// It may have ended before we had noted it, and then no event ends the span.
+	e.Err = e.Lease.Err()
+	switch {
+	case errors.Is(e.Err, redimutex.ErrLost):
 		s.lost(e)
+	case e.Err != nil: // another goroutine has unlocked it
+		e.Err = nil
+		s.released(e)
 	}
 }
 

@@ -142,6 +142,29 @@ func TestALossThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
 	assert.Equal(t, "lost", tags(d.named("redimutex.hold")[0])["outcome"])
 }
 
+// Another goroutine may unlock as soon as the Mutex is locked.
+func TestAnUnlockThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	locked, unlocked := make(chan struct{}), make(chan struct{})
+	late := &redimutex.Trace{Acquired: func(redimutex.Event) {
+		close(locked)
+		<-unlocked
+	}}
+	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithTrace(late))
+	d := newDesk(t)
+	d.watch(t, client)
+	m := client.Mutex("k")
+	go func() {
+		defer close(unlocked)
+		<-locked
+		m.Unlock()
+	}()
+	m.Lock()
+	require.Len(t, d.named("redimutex.hold"), 1)
+	assert.Equal(t, "released", tags(d.named("redimutex.hold")[0])["outcome"])
+}
+
 func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
