@@ -9,7 +9,7 @@ import (
 )
 
 // A Keeper watches over many leases with one timer. Neither the timer's goroutine nor a renewal waits for
-// another renewal, so a server that hangs delays no loss signal, and no lease of another server.
+// another renewal, so a server that hangs delays no loss signal, and no lease that another node serves.
 type Keeper struct {
 	renew func(due []*Lease)
 	began time.Time

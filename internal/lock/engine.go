@@ -1,5 +1,5 @@
 // Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
-// nothing of the public errors, options and traces: it takes terms, and returns grants and failures.
+// nothing of the public errors, options and traces: it takes terms, fills in holds, and returns failures.
 //
 // The way down is acquire.go (the turn in this process, and the tries), key.go (the line, and what a call leaves to the next
 // in it), wait.go and ticket.go (what a call does that does not get the lock at once), grant.go (one lock on the servers,

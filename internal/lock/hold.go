@@ -21,7 +21,7 @@ type Hold struct {
 	next     *Hold            // of the grant
 	ended    keepalive.Reason // Alive until the end has been noticed
 	told     atomic.Bool      // the audience and the Observer know of the end; not guarded
-	audience *audience        // of the end; once that has come it does not change; nil: no caller has asked for it before
+	audience *audience        // who is told of the end, after which it does not change; nil: no caller has asked
 }
 
 // An Observer is told what happens to a call, and to its Hold, on the goroutine to which it happens.

@@ -40,7 +40,7 @@ type Key struct {
 	last    atomic.Pointer[server.Lock] // what a call with the turn has last asked the servers for; nil before that
 	fifo    fifo.Line
 	refs    atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
-	refused atomic.Bool  // of a Shared kind: the servers have refused one, and others wait
+	refused atomic.Bool  // the servers have refused a call, and others wait: a single try of a Shared kind does not overtake
 
 	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
 	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
@@ -73,7 +73,7 @@ type bid struct {
 	group   []*Grant             // for others of this line, who enter with it
 	ticket  *ticket              // our place in the server's queue; nil without one
 	arrived int64                // when we came there, by the first answer of the server, whose clock it is, in µs; 0: no answer yet
-	wait    time.Duration        // of a kind that Shows: until the try after this one, as those see it who look for marks
+	wait    time.Duration        // of a kind that Shows: the wait after the next answer; the mark of that try lasts as long
 	answer  chan *quorum.Failure // to a try that is under way, and does not end with the call; nil: there is none
 	cut     context.CancelFunc   // ends that try
 }

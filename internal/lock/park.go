@@ -67,8 +67,8 @@ func (g *Grant) unpark() {
 	g.close()
 	g.mu.Unlock()
 	e, r := g.key.engine, g.lease.End(keepalive.Unlocked, time.Now())
-	ours := r == keepalive.Unlocked || r == keepalive.Closed
-	e.quorum.Enter() // Close waits for it, or we see that it is too late for the background
+	ours := r == keepalive.Unlocked || r == keepalive.Closed // else it was lost while it was parked
+	e.quorum.Enter()                                         // Close waits for it, or we see that it is too late for the background
 	release := func() {
 		defer e.quorum.Leave()
 		defer g.key.unref()

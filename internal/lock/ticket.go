@@ -23,8 +23,8 @@ type ticket struct {
 	shown     bool      // the last try had the ticket with it
 	queued    bool      // the server has said that it is queued
 	looked    time.Time // just before the last look that found it queued
-	drops     uint64    // of the hub, then
-	presented uint64    // of the hub, when it was last presented
+	drops     uint64    // Hub.Drops at that look
+	presented uint64    // Hub.Drops when it was last put into a try
 }
 
 const (

@@ -168,7 +168,7 @@ func (a *acquisition) accept(fence int64) state {
 		a.behind() > 0 {
 		return trying
 	}
-	a.tries++ // that was not the first
+	a.tries++ // a hand-off counts as one
 	a.grant.votes.Accept(until, fence)
 	return a.won(handOff)
 }

@@ -11,7 +11,7 @@ import (
 type Extension struct {
 	*Votes
 	TTL   time.Duration
-	Until time.Time                         // of the validity, before this; zero: no matter
+	Until time.Time                         // of the validity before this, for which a regained vote lasts; zero: for TTL
 	Done  func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
 }
 

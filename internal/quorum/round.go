@@ -23,7 +23,7 @@ type round struct {
 	ask   func(i int)    // asks server i, and reports
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
 	votes chan vote      // what is reported
-	rival server.Verdict // see tally.split
+	rival server.Verdict // the verdict where another try was faster: see tally.split
 
 	// These belong to the caller.
 	tallies []tally // one for each lock

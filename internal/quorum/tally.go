@@ -17,7 +17,7 @@ type tally struct {
 	out       int                    // how many have not voted yet
 	said      [server.Lapsed + 1]int // how many, by verdict
 	permanent int                    // those that failed for good
-	told      bool                   // it counts no more
+	told      bool                   // its outcome was told: later votes change nothing
 }
 
 func newTally(n int) *tally {
