@@ -103,8 +103,8 @@ func (g *Grant) close() {
 	}
 }
 
-// present returns the holds, and whether no other can begin because the lock is released.
-func (g *Grant) present() (holds []*Hold, released bool) {
+// current returns the holds, and whether no other can begin because the lock is released.
+func (g *Grant) current() (holds []*Hold, released bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for h := g.holds; h != nil; h = h.next {
@@ -147,7 +147,7 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 		return
 	}
 	counter.Add(1)
-	holds, _ := g.present()
+	holds, _ := g.current()
 	for _, h := range holds {
 		if h.noticed() == keepalive.Alive {
 			h.Observer.Renewed(f)
@@ -179,7 +179,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 // Lost is called by the keep-alive: this is where a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.votes.Each((*server.Claim).End)
-	holds, _ := g.present()
+	holds, _ := g.current()
 	for _, h := range holds {
 		h.finish(r, 0)
 	}

@@ -31,7 +31,7 @@ func (e *Engine) Infos() []*Info {
 	for _, l := range e.keeper.Leases() {
 		g := l.Holder().(*Grant)
 		kind := g.kind()
-		holds, released := g.present()
+		holds, released := g.current()
 		if released { // since it was listed: it is not idle, and a writer without the turn is not a reader then
 			continue
 		}

@@ -92,7 +92,7 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 			return f
 		}
 		t.Olds = append(t.Olds, k.step.Spec().Token)
-		from = []*Votes{k.left(t.Olds[0]), k.left(t.Olds[1])}
+		from = []*Votes{k.votesOf(t.Olds[0]), k.votesOf(t.Olds[1])}
 	}
 	f := v.Acquire(ctx, t, from, nil)
 	switch {
@@ -139,8 +139,8 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	return nil
 }
 
-// left returns the votes of a token that may be where that of the lock should be, for their release.
-func (k *Taker) left(token string) *Votes {
+// votesOf returns the votes of another token of this take-over, which a server may still have, so that they can be released.
+func (k *Taker) votesOf(token string) *Votes {
 	w := k.votes.InPlace(token, cmp.Or(k.step.Valid, unknownTTL))
 	w.Each((*server.Claim).Foreign)
 	return w
@@ -150,7 +150,7 @@ func (k *Taker) left(token string) *Votes {
 func (k *Taker) release() {
 	all := []*Votes{k.votes}
 	if k.step != nil {
-		all = append(all, k.left(k.step.Spec().Token))
+		all = append(all, k.votesOf(k.step.Spec().Token))
 	}
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
