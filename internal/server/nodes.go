@@ -127,8 +127,19 @@ func (n *nodes) close(end time.Time) {
 	all := append([]*node{&n.single}, n.made...)
 	n.mu.Unlock()
 	for _, node := range all {
-		node.runner.expedite(nil)                     // all is due now
-		runners.Go(func() { node.runner.drain(end) }) // too: the other goroutine may wait for a node that hangs
+		node.runner.expedite(nil) // it sends one batch after the other
+	}
+	runners.Wait(time.Until(end) / 8)
+	for _, node := range all { // then all at once: if the node hangs, a batch lasts as long as Close
+		for range releaseBatch { // so many connections at most
+			if batch, _ := node.runner.due(); batch != nil {
+				runners.Go(func() {
+					for ; batch != nil; batch, _ = node.runner.due() {
+						n.server.releaseAll(n.server.background, batch)
+					}
+				})
+			}
+		}
 	}
 	runners.Wait(time.Until(end))
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -107,16 +106,6 @@ func (w *runner) run(wake chan struct{}) {
 		case <-time.After(wait):
 		case <-wake:
 		}
-	}
-}
-
-// drain sends one last release of all that is pending: one batch after the other, because they have few connections. A node
-// that hangs executes them when it is back, so none is waited for longer than a quarter of what is left until end.
-func (w *runner) drain(end time.Time) {
-	for batch, _ := w.due(); batch != nil; batch, _ = w.due() {
-		ctx, cancel := context.WithTimeout(w.server.background, time.Until(end)/4)
-		w.server.releaseAll(ctx, batch)
-		cancel()
 	}
 }
 
