@@ -129,15 +129,10 @@ func (s *Source) Full() bool {
 	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
 }
 
-// Idle reports whether the pool has a connection that is not in use, and how many are; and whether one may come for a caller
-// that waits in the pool.
-func (s *Source) Idle() (idle bool, used int, comes bool) {
+// Idle reports whether the pool has a connection that is not in use, as far as it tells.
+func (s *Source) Idle() bool {
 	p, ok := s.Pool.(*redis.Pool)
-	if !ok {
-		return false, 0, true
-	}
-	now := p.Stats()
-	return now.IdleCount > 0, now.ActiveCount - now.IdleCount, p.Wait && s.Full()
+	return ok && p.IdleCount() > 0
 }
 
 // ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.

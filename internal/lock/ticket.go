@@ -42,8 +42,7 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 // newTicket begins to wait in the queue.
 func (a *acquisition) newTicket() {
 	l, hub := a.grant.votes.Spec(), a.engine.hub()
-	looks := a.MaxTries == 0 // else each look counts, and is not brought forward
-	a.ticket = &ticket{waiter: hub.Join(l.Token, l.Key, looks)}
+	a.ticket = &ticket{waiter: hub.Join(l.Token, l.Key)}
 }
 
 // present puts the ticket into a try. A waiter that does not listen can't be woken, and is not queued.

@@ -90,10 +90,14 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
 	a.key.giveBack() // spares of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
+		wait := a.untilLook()
 		if a.ticket == nil {
 			a.newTicket()
+			if wait = a.untilLook(); a.engine.hub().Listening() && a.MaxTries == 0 {
+				return trying // now that it can be woken
+			}
 		}
-		return a.await(ctx, a.untilLook())
+		return a.await(ctx, wait)
 	}
 	if !a.Terms.Kind.Shows {
 		a.wait = a.pause(a.tries)

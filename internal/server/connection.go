@@ -90,8 +90,14 @@ func (op *operation) goesOn(err error) bool {
 	switch {
 	case op.redials >= source.Redials || !time.Now().Before(op.end):
 		return false
-	case op.backToPool:
-		return op.urgent() && full(err) && op.poolHasOne()
+	case op.backToPool: // the server takes no more. The pool may get one back; and is asked in any case, but may dial for that
+		next := time.Now().Add(op.end.Sub(op.began) / 16)
+		for ; op.urgent() && full(err) && op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
+			if source.Idle() || time.Now().After(next) {
+				return true
+			}
+		}
+		return false
 	case op.fresh.Load():
 		return noRoom(err) || !timedOut(err) && (op.conn == nil || broken && op.urgent())
 	case broken && !timedOut(err):
@@ -100,21 +106,6 @@ func (op *operation) goesOn(err error) bool {
 	code, _ := said(err) // "": it may have broken although Err knows of nothing, as that of a RetryConn
 	useless := op.conn == nil || noRoom(err) || code == "" && !timedOut(err)
 	return useless && op.urgent() && source.Dial != nil
-}
-
-// poolHasOne waits, in the first half of the operation's time, until the pool has a connection that it need not dial: the
-// server takes no more. It does not wait where none is in use that could come back, and seldom asks a pool that may dial.
-func (op *operation) poolHasOne() bool {
-	next := time.Now().Add(op.end.Sub(op.began) / 16)
-	for ; op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
-		switch idle, used, comes := op.server.Source.Idle(); {
-		case idle || comes && time.Now().After(next):
-			return true
-		case !comes && (used == 0 || used == 1 && op.conn != nil): // its own
-			return false
-		}
-	}
-	return false
 }
 
 // attempt takes a connection, and does over it what is asked. If there is none, the error says why: that tells

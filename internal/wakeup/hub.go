@@ -46,10 +46,9 @@ type Hub struct {
 // A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again,
 // because it can queue now, or because messages may have been lost.
 type Waiter struct {
-	hub   *Hub
-	name  string
-	looks bool // it is told when it has to look again
-	wake  chan Wake
+	hub  *Hub
+	name string
+	wake chan Wake
 }
 
 // prefix says in the name of a channel whether its waiter may listen at another node of a cluster: see queue.lua.
@@ -61,15 +60,15 @@ func NewHub(closing context.Context, s *server.Server) *Hub {
 }
 
 // Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
-// the pool can't, the waiter has to poll. Without looks a waiter that looks at times of its own is told of grants alone.
-func (h *Hub) Join(name, key string, looks bool) *Waiter {
+// the pool can't, the waiter has to poll.
+func (h *Hub) Join(name, key string) *Waiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.runs && h.server.Source.Listen != nil {
 		h.runs = true
 		h.Go(h.run)
 	}
-	w := &Waiter{hub: h, name: name, looks: looks, wake: make(chan Wake, 1)}
+	w := &Waiter{hub: h, name: name, wake: make(chan Wake, 1)}
 	h.waiters[name], h.key = w, key
 	return w
 }
@@ -100,9 +99,7 @@ func (h *Hub) setListening(up bool) (changed bool) {
 		h.drops.Add(1)
 	}
 	for _, w := range h.waiters {
-		if w.looks {
-			w.tell(Wake{})
-		}
+		w.tell(Wake{})
 	}
 	return true
 }

@@ -47,7 +47,7 @@ func told(w *wakeup.Waiter) (wake wakeup.Wake) {
 // listens waits until w is told to look, and reports whether that is because the Hub hears the server.
 func listens(h *wakeup.Hub, w *wakeup.Waiter) bool {
 	<-w.Wake()
-	h.Join("another", "k", true).Leave() // when the Hub has told all
+	h.Join("another", "k").Leave() // when the Hub has told all
 	return h.Listening()
 }
 
@@ -55,7 +55,7 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	h := newHub(t, s.Pool())
-	w, other := h.Join("a name with spaces", "k", true), h.Join("other", "k", true)
+	w, other := h.Join("a name with spaces", "k"), h.Join("other", "k")
 	require.True(t, listens(h, w))
 	assert.Equal(t, wakeup.Wake{}, told(other))
 	for _, rubbish := range []string{"", " ", "7", "7 ", "other", "x other", "7  other", "7 nobody"} {
@@ -80,7 +80,7 @@ func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	h := newHub(t, s.Pool())
-	w, other := h.Join("w", "k", true), h.Join("other", "k", true)
+	w, other := h.Join("w", "k"), h.Join("other", "k")
 	require.True(t, listens(h, w))
 	told(other)
 	s.Do("PUBLISH", h.Channel(), "7 w")
@@ -98,21 +98,21 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, p := redistest.Virtual(t)
 		h := newHub(t, p)
-		h.Join("first", "k", true).Leave()
-		w := h.Join("w", "k", true)
+		h.Join("first", "k").Leave()
+		w := h.Join("w", "k")
 		time.Sleep(time.Minute) // virtual
 		assert.Len(t, m.PubSubChannels("*"), 1, "it listens while a goroutine waits")
 		w.Leave()
 		time.Sleep(4 * time.Second) // virtual
 		assert.Len(t, m.PubSubChannels("*"), 1, "and a little longer")
-		h.Join("again", "k", true).Leave()
+		h.Join("again", "k").Leave()
 		time.Sleep(4 * time.Second) // virtual
 		assert.Len(t, m.PubSubChannels("*"), 1)
 		time.Sleep(2 * time.Second) // virtual
 		synctest.Wait()
 		assert.Empty(t, m.PubSubChannels("*"))
 		assert.False(t, h.Listening())
-		w = h.Join("later", "k", true)
+		w = h.Join("later", "k")
 		require.True(t, listens(h, w))
 		assert.Len(t, m.PubSubChannels("*"), 1)
 		w.Leave()
@@ -135,7 +135,7 @@ func TestAConnectionThatIsSilentBeforeItHasSubscribedIsGivenUp(t *testing.T) {
 			return struct{ redis.Conn }{redis.NewConn(ours, 0, 0)}, nil
 		}
 		h := newHub(t, p)
-		w := h.Join("w", "k", true)
+		w := h.Join("w", "k")
 		for range 10 {
 			time.Sleep(time.Second) // virtual
 		}
@@ -152,7 +152,7 @@ func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T)
 			dials.Add(1)
 			return nil, errors.New("no")
 		}})
-		w := h.Join("w", "k", true)
+		w := h.Join("w", "k")
 		time.Sleep(time.Minute) // virtual
 		assert.Less(t, dials.Load(), int32(70))
 		assert.Greater(t, dials.Load(), int32(50))
@@ -187,7 +187,7 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 		return dial()
 	}
 	h := newHub(t, pool)
-	w := h.Join("w", "k", true)
+	w := h.Join("w", "k")
 	defer w.Leave()
 	redistest.Wait(t, "a second dial", func() bool { return dials.Load() > 1 })
 	assert.False(t, h.Listening())
@@ -207,7 +207,7 @@ func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
 	s.SetUser("lock", "on", ">secret", "~*", "&*", "+@all", "-role")
 	pool, _ := follow(t, s.Addr(), redis.DialUsername("lock"), redis.DialPassword("secret"))
 	h := newHub(t, pool)
-	w := h.Join("w", "k", true)
+	w := h.Join("w", "k")
 	defer w.Leave()
 	assert.True(t, listens(h, w))
 	s.Do("PUBLISH", h.Channel(), "7 w")
