@@ -21,13 +21,14 @@ import (
 
 // An Engine is what the locks of one Client share.
 type Engine struct {
-	servers []*server.Server
-	quorum  *quorum.Quorum
-	keeper  *keepalive.Keeper
-	hub     func() *wakeup.Hub // made when a waiter needs it
-	closing context.Context
-	close   context.CancelFunc // ends closing, under mu
-	reuses  atomic.Bool        // there was a grant that may be parked
+	servers   []*server.Server
+	quorum    *quorum.Quorum
+	keeper    *keepalive.Keeper
+	hub       func() *wakeup.Hub // made when a waiter needs it
+	closing   context.Context
+	close     context.CancelFunc // ends closing, under mu
+	reuses    atomic.Bool        // there was a grant that may be parked
+	releasing atomic.Int32       // so many of those are being released
 
 	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
 	Renewed, NotRenewed atomic.Int64

@@ -19,6 +19,9 @@ type reuse struct {
 	last  Observer    // of the last hold
 }
 
+// inParallel is how many parked grants are released at once, each over a connection of its own.
+const inParallel = 256
+
 // spent reports whether no further hold may begin. Both clocks count: the keep-alive may not have noticed yet that the
 // machine has slept, and the lease is over.
 func (g *Grant) spent(now time.Time) bool {
@@ -73,7 +76,11 @@ func (g *Grant) unpark() {
 		defer e.quorum.Leave()
 		defer g.key.unref()
 		if ours {
-			ctx := &server.Round{Context: context.Background()} // it waits for its turn at the node: thousands may end at once
+			ctx := context.Background()
+			if e.releasing.Add(1) > inParallel { // the others wait for their turn at the node: thousands may end at once
+				ctx = &server.Round{Context: ctx}
+			}
+			defer e.releasing.Add(-1)
 			r = lost(g.votes.Release(ctx, time.Now(), time.Time{}))
 		} else {
 			g.votes.ReleaseLater(time.Time{})

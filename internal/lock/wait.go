@@ -90,12 +90,15 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
 	a.key.giveBack() // spares of other terms than ours: those who could take them stand behind us, and we may wait for a writer
 	if a.Terms.Queue {
-		wait := a.untilLook()
 		if a.ticket == nil {
 			a.newTicket()
-			if wait = a.untilLook(); a.engine.hub().Listening() && a.MaxTries == 0 {
+			if a.engine.hub().Listening() && a.MaxTries == 0 {
 				return trying // now that it can be woken
 			}
+		}
+		wait := a.untilLook()
+		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // it was told something meanwhile
+			wait = min(wait, rest)
 		}
 		return a.await(ctx, wait)
 	}
@@ -132,6 +135,9 @@ func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 		case <-timer.C:
 			return trying
 		case wake = <-woken:
+			if !wake.Granted && a.MaxTries > 0 { // each try counts: it comes as if the waiter had known that before
+				return waiting
+			}
 			a.key.left.pause = 0
 		case <-ctx.Done():
 		case <-a.engine.closing.Done():
