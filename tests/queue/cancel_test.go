@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -129,6 +130,23 @@ func TestAttemptsAreCountedInTheQueueToo(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(start), time.Duration(n-1)*40*time.Millisecond, "with a wait between any two of them")
 		redistest.Wait(t, "it has left the queue", func() bool { return queueLength(t, s, "k") == 0 })
 	}
+}
+
+// Else calls that come later would be served first.
+func TestACallOfFewAttemptsQueuesBeforeItsPollIntervalIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		redis, pool := redistest.Virtual(t)
+		require.NoError(t, redis.Set("k", "foreign"))
+		redis.SetTTL("k", time.Hour)
+		m := newMutex(t, pool, redimutex.WithMaxAttempts(3), redimutex.WithPollInterval(time.Second))
+		failed := make(chan error)
+		go func() { failed <- m.LockContext(t.Context(), time.Minute) }()
+		time.Sleep(100 * time.Millisecond) // virtual
+		synctest.Wait()
+		assert.True(t, redis.Exists(server.QueueKey("k")))
+		assert.ErrorIs(t, <-failed, redimutex.ErrLocked)
+	})
 }
 
 func TestQueueRefusesKeysOfOtherTypes(t *testing.T) {
