@@ -299,7 +299,7 @@ func (c countedConn) Write(p []byte) (int, error) {
 // What a server that hangs may cost a process, whatever it does and for how long: connections to it, and
 // goroutines beside those that wait for their locks. They are counted in generous numbers.
 const (
-	mostConnections = 60
+	mostConnections = 100
 	mostGoroutines  = 120
 )
 
