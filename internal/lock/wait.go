@@ -92,9 +92,6 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	if a.Terms.Queue {
 		if a.ticket == nil {
 			a.newTicket()
-			if a.engine.hub().Listening() && a.MaxTries == 0 {
-				return trying // now that it can be woken
-			}
 		}
 		wait := a.untilLook()
 		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // it was told something meanwhile
@@ -158,6 +155,9 @@ func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
 		return a.pause(1)
+	}
+	if !a.ticket.queued && a.MaxTries == 0 {
+		return 0 // it can be woken since that answer
 	}
 	// All waiters together look some hundred times a second.
 	wait := min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
