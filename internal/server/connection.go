@@ -90,7 +90,7 @@ func (op *operation) goesOn(err error) bool {
 	switch {
 	case op.redials >= source.Redials || !time.Now().Before(op.end):
 		return false
-	case op.backToPool: // the server takes no more. The pool may get one back; and is asked in any case, but may dial for that
+	case op.backToPool: // the server takes no more: wait until the pool has one back; now and then it is asked in any case
 		next := time.Now().Add(op.end.Sub(op.began) / 16)
 		for ; op.urgent() && full(err) && op.early() && op.Err() == nil; time.Sleep(time.Millisecond) {
 			if source.Idle() || time.Now().After(next) {
