@@ -94,7 +94,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 			a.newTicket()
 		}
 		wait := a.untilLook()
-		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // it was told something meanwhile
+		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // a message has ended that wait, which does not begin again
 			wait = min(wait, rest)
 		}
 		return a.await(ctx, wait)

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redimutex/redimutex/internal/redistest"
+)
+
+// Else a new operation would overtake it, or its time would end although there is room.
+func TestADialThatSucceedsLetsInWhoWaitsForThePool(t *testing.T) {
+	t.Parallel()
+	l := &limit{running: maxStuck} // all that may run are stuck
+	l.stuck.Store(maxStuck)
+	entered := make(chan error, 1)
+	op := &operation{Context: t.Context(), server: new(Server)}
+	go func() { entered <- l.enter(op, time.Now().Add(time.Hour), false) }()
+	redistest.Wait(t, "one to wait", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiting.Len() == 1
+	})
+	l.probe()
+	require.NoError(t, redistest.Receive(t, "its turn", entered))
+}
