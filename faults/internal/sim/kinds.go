@@ -227,11 +227,12 @@ func (h *hold) excludes(other *hold) bool {
 }
 
 // crowd returns how many hold permits, this one included. One that names a higher limit may have come later, and have
-// learnt of it earlier. The caller holds j.mu.
+// learnt of it earlier: also after the call before, whose try this hold has taken over, had its permit on the server. The
+// caller holds j.mu.
 func (j *judge) crowd(h *hold) int {
 	n := 1
 	for _, other := range j.alive {
-		if !other.dead && other.permits > 0 && (other.permits <= h.permits || other.granted < h.wanted) {
+		if !other.dead && other.permits > 0 && (other.permits <= h.permits || other.granted < j.wanted[h.token]) {
 			n++
 		}
 	}

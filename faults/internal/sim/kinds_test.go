@@ -31,6 +31,12 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 	assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
 }
 
+// A permit that a call has got without hearing of it goes to the next call, and meanwhile one with a higher limit came.
+func TestAPermitIsJudgedByWhenItsTokenWasFirstAskedFor(t *testing.T) {
+	r := run(t, Config{Name: "a try taken over", Seed: 60000006, Want: 300, Servers: 1, Kinds: true, Weather: unruly})
+	assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
+}
+
 const (
 	taken   = "return foreign() or put(lock, token, ms)"
 	gave    = "local function drop(token)\n"
