@@ -1,4 +1,4 @@
-// Package fifo is the queue of one key inside a process: which of its goroutines has the turn. It knows nothing of Redis.
+// Package fifo is the queue of one key inside a process. It decides which goroutine has the turn. It knows nothing of Redis.
 package fifo
 
 import (
@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 )
 
-// A Line gives one goroutine at a time the turn, in order of arrival. The zero Line is free.
+// A Line gives the turn to one goroutine at a time, in order of arrival. The zero Line is free.
 // Pass and TryRelease happen before the next turn begins, as the race detector sees it.
 type Line struct {
-	// n is how many goroutines have the turn, or wait: then one has it. Without mu, it changes between 0 and 1 only.
+	// n counts the goroutines that have the turn or wait: if any, one has it. Without mu, n changes only between 0 and 1.
 	n atomic.Int32
 
 	mu      sync.Mutex
 	waiters *list.List // of *Waiter, in order of arrival; nil before the first
 }
 
-// A Waiter has a place in a Line, until it has the turn, or cancels.
+// A Waiter has a place in a Line until it gets the turn or cancels.
 type Waiter struct {
 	line    *Line
-	granted chan struct{} // closed when it has the turn
-	place   *list.Element // of the waiters; nil: it has had the turn, or has left
+	granted chan struct{} // closed when the Waiter gets the turn
+	place   *list.Element // in line.waiters; nil: the Waiter got the turn or left
 }
 
-// TryAcquire takes the turn if the Line is free, and TryRelease makes the Line free if no goroutine waits. They report that.
+// TryAcquire takes the turn if the Line is free. TryRelease frees the Line if no goroutine waits. Each reports whether it did.
 func (q *Line) TryAcquire() bool { return q.n.CompareAndSwap(0, 1) }
 func (q *Line) TryRelease() bool { return q.n.CompareAndSwap(1, 0) }
 
-// Join takes a place at the end. The caller has to wait for Granted, or to Cancel.
+// Join takes a place at the end of the Line. The caller must wait for Granted or call Cancel.
 func (q *Line) Join() *Waiter {
 	w := &Waiter{line: q, granted: make(chan struct{})}
 	q.mu.Lock()
@@ -47,10 +47,9 @@ func (q *Line) Join() *Waiter {
 func (q *Line) Waiting() int { return int(max(q.n.Load()-1, 0)) }
 func (q *Line) Taken() bool  { return q.n.Load() > 0 }
 
-// Granted returns a channel that is closed when the caller has the turn.
 func (w *Waiter) Granted() <-chan struct{} { return w.granted }
 
-// Cancel gives the place up. It reports false if the turn has come meanwhile: then the caller has it.
+// Cancel gives up the place. It reports false if the turn has come in the meantime: then the caller has the turn.
 func (w *Waiter) Cancel() bool {
 	q := w.line
 	q.mu.Lock()
@@ -62,7 +61,7 @@ func (w *Waiter) Cancel() bool {
 	return true
 }
 
-// Pass gives the turn to the goroutine that has waited longest. It reports false if there is none: then the caller keeps it.
+// Pass gives the turn to the goroutine that has waited longest. If none waits, it reports false: the caller keeps the turn.
 func (q *Line) Pass() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,7 +72,7 @@ func (q *Line) Pass() bool {
 	return true
 }
 
-// remove takes a waiter out. The caller holds mu.
+// remove takes a waiter out of the Line. The caller holds mu.
 func (q *Line) remove(place *list.Element) *Waiter {
 	w := q.waiters.Remove(place).(*Waiter)
 	w.place = nil

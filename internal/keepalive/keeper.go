@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A Keeper watches over many leases with one timer. Neither the timer's goroutine nor a renewal waits for
-// another renewal, so a server that hangs delays no loss signal, and no lease that another node serves.
+// A Keeper watches over many leases with one timer. Neither the timer's goroutine nor a renewal waits for another renewal. So
+// a server that hangs delays no loss signal, and no renewal on another node.
 type Keeper struct {
 	renew func(due []*Lease)
 	began time.Time
 
 	mu      sync.Mutex
-	leases  leases // by next
+	leases  leases // a heap, ordered by next
 	timer   *time.Timer
 	armed   time.Time // when the timer fires; zero: it is not set, or has fired
 	beat    time.Time // when the wall clock is compared next
@@ -24,23 +24,23 @@ type Keeper struct {
 }
 
 const (
-	heartbeat = time.Second            // how often the wall clock is compared to the monotonic one while there are leases
-	jump      = 20 * time.Millisecond  // by how much it has to run ahead to bring an end nearer; less may be how they are read
-	early     = 100 * time.Millisecond // how much before its time a lease may be renewed, with others; less with short leases
-	// Patience is how long a lease that was handed off waits before it asks for its TTL. With a short hand-off
-	// lease it is less. Many holds are over by then, and need no request but the release.
+	heartbeat = time.Second            // how often the wall clock is compared to the monotonic clock, while there are leases
+	jump      = 20 * time.Millisecond  // how far it must run ahead to move an end closer; less may be a reading error
+	early     = 100 * time.Millisecond // how early a lease may be renewed together with others; less for short leases
+	// Patience is how long a lease waits after a hand-off before it asks for its TTL. After a short hand-off it waits less. Many
+	// holds are over by then, and need no request but the release.
 	Patience = 10 * time.Millisecond
 )
 
-// New returns a Keeper that calls renew, on a goroutine of its own, for leases that are due, the one that
-// ends first in front. renew has to call Renewed for each of them, from any goroutine, before it returns; and
-// Extended or End before that, if the servers have decided.
+// New returns a Keeper that calls renew on its own goroutine. due are the leases to renew, sorted by their end. For each of
+// them renew must call Renewed before it returns. If the servers have decided, it must call Extended or End before Renewed. It
+// may make these calls from any goroutine.
 func New(renew func(due []*Lease)) *Keeper { return &Keeper{renew: renew, began: time.Now()} }
 
-// at returns t as the time since the Keeper was made, which takes a third of the room of a time.Time.
+// at returns t as the time since the Keeper was made. That takes a third of the memory of a time.Time.
 func (k *Keeper) at(t time.Time) time.Duration { return t.Sub(k.began) }
 
-// Start begins the life of l, which is the zero Lease. It reports false if the Keeper is closed.
+// Start begins the life of l, which must be the zero Lease. It reports false if the Keeper is closed.
 func (k *Keeper) Start(l *Lease, t Terms) bool {
 	l.keeper, l.holder = k, t.Holder
 	if t.Renew {
@@ -71,12 +71,12 @@ func (k *Keeper) Leases() []*Lease {
 	return slices.Clone(k.leases)
 }
 
-// Close ends all leases and waits until nothing of the Keeper runs any more.
+// Close ends all leases, and waits until no tick and no renewal runs any more.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
 	if k.timer != nil {
-		k.timer.Stop() // a tick that begins all the same finds it closed
+		k.timer.Stop() // a tick that begins all the same sees closed
 	}
 	k.mu.Unlock()
 	for _, l := range k.Leases() {
@@ -85,8 +85,8 @@ func (k *Keeper) Close() {
 	k.running.Wait()
 }
 
-// remove ends l, which is alive, and forgets it. The timer stays as it is: waking up for nothing once costs less than setting
-// the timer for every lock. Not after a hand-off, where it would wake the process for each hold. The caller holds k.mu.
+// remove ends l, which is alive, and forgets it. It leaves the timer as it is: a useless wake-up costs less than setting it
+// for each lock. After a hand-off it resets the timer, or that would wake the process for each hold. The caller holds k.mu.
 func (k *Keeper) remove(l *Lease, r Reason) {
 	l.reason.Store(int32(r))
 	heap.Remove(&k.leases, int(l.index))
@@ -97,8 +97,8 @@ func (k *Keeper) remove(l *Lease, r Reason) {
 	}
 }
 
-// arm sets the timer for the lease that needs it first, unless it fires before that anyhow. One that fires just now may
-// fire twice, which does no harm. The caller holds k.mu.
+// arm sets the timer for the lease that is first by next, unless it fires before that anyway. A timer that fires just now may
+// fire twice, which is harmless. The caller holds k.mu.
 func (k *Keeper) arm() {
 	if k.closed || len(k.leases) == 0 {
 		return
@@ -118,7 +118,7 @@ func (k *Keeper) arm() {
 	}
 }
 
-// tick tells losses and hands out renewals.
+// tick announces losses and hands out renewals.
 func (k *Keeper) tick() {
 	k.mu.Lock()
 	if k.closed {
@@ -141,7 +141,7 @@ func (k *Keeper) tick() {
 	if len(due) > 0 {
 		k.running.Go(func() { k.renew(due) })
 	}
-	k.armed = time.Time{} // not before: what is scheduled meanwhile needs no timer of its own
+	k.armed = time.Time{} // not earlier: a lease that was scheduled above needs no timer of its own
 	k.arm()
 	k.mu.Unlock()
 	for _, l := range lost {
@@ -149,13 +149,13 @@ func (k *Keeper) tick() {
 	}
 }
 
-// collect takes out what is over, and what is to be renewed now. The caller holds k.mu.
+// collect removes the leases that are over, and picks the leases to renew now. The caller holds k.mu.
 func (k *Keeper) collect(now time.Time) (lost, due []*Lease) {
 	at := k.at(now)
 	for len(k.leases) > 0 {
 		l := k.leases[0]
 		soon := at
-		if l.handOff == 0 { // a lease that was handed off is renewed late: most holds end before
+		if l.handOff == 0 { // a lease is renewed late after a hand-off: most holds end before that
 			soon += min(early, l.pace()/100)
 		}
 		if loss := l.loss(); loss <= at || l.over(now) {

@@ -1,5 +1,5 @@
-// Package keepalive knows how long a lock is ours: validity, renewal and loss. It is about time only;
-// what renewing means is the caller's.
+// Package keepalive tracks how long a lock is ours: validity, renewal and loss. It deals with time only. Its caller decides
+// what a renewal does.
 package keepalive
 
 import (
@@ -13,7 +13,7 @@ type Reason int8
 
 const (
 	Alive    Reason = iota // not ended
-	Unlocked               // by its holder
+	Unlocked               // its holder unlocked
 	Expired                // its validity ran out
 	Deleted                // its key is gone
 	Taken                  // its key holds another token
@@ -25,36 +25,36 @@ const (
 //	scheduled → due → renewing → scheduled, or retrying → due
 //	     any of these → ended
 //
-// Invariants: the end is told before the validity is over, whatever a renewal is doing; no renewal
-// is handed out after the end; and the first end is the only one.
+// Invariants: The end is announced before the validity is over, even while a renewal hangs. No renewal is handed out after the
+// end. Only the first end counts.
 type Lease struct {
 	keeper *Keeper
 	holder Holder
-	last   time.Duration // as Keeper.at: from then on no renewal is due, but the one that asks for the TTL after a hand-off
+	last   time.Duration // as Keeper.at: no renewal is due from then on, except the one that asks for the TTL after a hand-off
 
-	// All below is protected by keeper.mu; reason may be read without it.
+	// keeper.mu protects the fields below. reason may be read without it.
 	until    time.Time     // valid until, by the monotonic clock and by the wall clock
 	ttl      time.Duration // what a renewal asks for
-	handOff  time.Duration // more than 0: it was given a hand-off lease, and has still to ask for its TTL
-	next     time.Duration // as Keeper.at: when that has to look at the lease, to renew it, or to tell its loss
+	handOff  time.Duration // more than 0: only a hand-off of this length was granted, and the TTL has still to be asked for
+	next     time.Duration // as Keeper.at: when the keeper next looks at the lease, to renew it or to announce its loss
 	index    int32         // place in the keeper's heap, -1 before it is there
 	reason   atomic.Int32  // a Reason
-	renewing bool          // from due until Renewed
+	renewing bool          // from when the renewal is due until Renewed
 }
 
-// Terms say how a lease lives.
+// Terms are what Start needs to know about a lease.
 type Terms struct {
 	Began   time.Time
-	Until   time.Time     // valid until, at first
-	TTL     time.Duration // what a renewal asks for, at first
+	Until   time.Time     // end of the first validity
+	TTL     time.Duration // what renewals ask for, until Extended changes it
 	Renew   bool          // whether there are renewals
-	HandOff time.Duration // more than 0: all that was given is this, and the TTL is to be asked for soon
-	MaxHold time.Duration // no renewals after so long; 0: no limit
+	HandOff time.Duration // more than 0: only this much was granted, and a renewal must soon ask for the TTL
+	MaxHold time.Duration // no renewals once Began is this long ago; 0: no limit
 	Holder  Holder
 }
 
-// A Holder is told once that its lease was lost, without locks. Others may wait for their turn to be told, so
-// Lost must not block; nor may it close the Keeper, which waits for it.
+// A Holder is told once that its lease was lost. The keeper holds no lock then. Lost must not block, because other Holders may
+// wait to be told. It must not close the Keeper, because Close waits for Lost.
 type Holder interface{ Lost(r Reason) }
 
 func (l *Lease) Until() time.Time {
@@ -71,8 +71,8 @@ func (l *Lease) TTL() time.Duration {
 
 func (l *Lease) Holder() Holder { return l.holder }
 
-// Reason returns how the lease has ended. It goes by the clock: it does not wait for a timer that is late,
-// nor for a process that has just been woken up.
+// Reason returns how the lease has ended, or Alive. It asks the clock: an expiry counts even if the timer is late or the
+// process has just been woken up.
 func (l *Lease) Reason() Reason {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -82,11 +82,11 @@ func (l *Lease) Reason() Reason {
 	return Expired
 }
 
-// Ended reports whether the end of the lease has been noticed, as it has before the Holder is told. It takes no lock.
+// Ended reports whether the end has been recorded. It is recorded before the Holder is told. Ended takes no lock.
 func (l *Lease) Ended() bool { return Reason(l.reason.Load()) != Alive }
 
-// nearer returns until as the clock has it that leaves less. The monotonic clock of most systems stands still while the
-// machine sleeps, so the wall clock is asked as well. Setting that forward costs a lease, which is the safe side.
+// nearer returns until by whichever clock leaves less time. On most systems the monotonic clock stops while the machine
+// sleeps, so the wall clock counts too. Setting the wall clock forward loses a lease, which is the safe side.
 func nearer(until, now time.Time) time.Time {
 	if left := until.Round(0).Sub(now.Round(0)); left < until.Sub(now) {
 		return now.Add(left)
@@ -94,19 +94,19 @@ func nearer(until, now time.Time) time.Time {
 	return until
 }
 
-// over reports whether the validity has ended by either clock. The lease is alive, and the caller holds keeper.mu.
+// over reports whether the validity has ended by either clock. The lease must be alive. The caller holds keeper.mu.
 func (l *Lease) over(now time.Time) bool {
 	until := nearer(l.until, now)
 	if now.Before(until) {
 		return false
 	}
-	l.until = until // perhaps only the wall clock says so; it may be set back, which must revive nothing
+	l.until = until // if only the wall clock says so, setting it back later must not revive the lease
 	l.schedule(0)
 	return true
 }
 
-// End ends the lease now, because its holder unlocks or for a reason that the servers gave. It returns r, or how the lease
-// had ended before; an expiry that no timer has noticed yet counts.
+// End ends the lease now: its holder unlocks, the servers report a loss, or the Keeper closes. It returns r, or how the lease
+// had ended before. An expiry counts even if no timer has noticed it yet.
 func (l *Lease) End(r Reason, now time.Time) Reason {
 	l.keeper.mu.Lock()
 	if was := Reason(l.reason.Load()); was != Alive {
@@ -124,8 +124,8 @@ func (l *Lease) End(r Reason, now time.Time) Reason {
 	return r
 }
 
-// Extended moves the end of the validity, after the servers have confirmed an extension. It never brings the end nearer.
-// Renewals ask for ttl from now on; 0: for what they did.
+// Extended moves the end of the validity, after the servers have confirmed an extension. It never moves the end closer. From
+// now on renewals ask for ttl; 0: for the same TTL as before.
 func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *Lease) Extended(until time.Time, ttl time.Duration) {
 	l.schedule(0)
 }
 
-// Renewed ends the renewal that the keeper asked for. The next one waits a moment even if it is due, as after a failure.
+// Renewed ends the renewal that the keeper asked for. As after a failure, the next one waits a moment, even if it is due.
 func (l *Lease) Renewed() {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
@@ -150,17 +150,16 @@ func (l *Lease) Renewed() {
 	}
 }
 
-// pace is the TTL that decides when renewals and the end of l are due. The caller holds keeper.mu.
+// pace returns the hand-off while l has only that, else the TTL. The margins of l scale with it. The caller holds keeper.mu.
 func (l *Lease) pace() time.Duration { return cmp.Or(l.handOff, l.ttl) }
 
-// loss is when the loss of l is told: some time before the end, so that the timers of a busy machine do not make it late.
-// The caller holds keeper.mu.
+// loss returns when the loss of l is announced: a little before the end, so that late timers on a busy machine do not delay
+// the announcement past the end. The caller holds keeper.mu.
 func (l *Lease) loss() time.Duration {
 	return l.keeper.at(l.until) - min(max(l.pace()/100, time.Millisecond), 50*time.Millisecond)
 }
 
-// schedule decides when the keeper looks at the lease next. A renewal is not due before earliest. The lease is alive, and
-// the caller holds keeper.mu.
+// schedule sets when the keeper looks at l next. No renewal is due before earliest. l is alive. The caller holds keeper.mu.
 func (l *Lease) schedule(earliest time.Duration) {
 	k := l.keeper
 	l.next = l.loss()

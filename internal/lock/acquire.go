@@ -17,8 +17,8 @@ import (
 //	   └ parked, spare └───── timer, wake-up ─────────┘
 //	     → held            any ─ ctx, Close, refused, tries used up → failed
 //
-// The line is that of this process, for the turn. The queue is that of the server, for the lock. Kinds that several
-// goroutines may hold pass the turn on when the lock is granted, others when it is released.
+// In the line, goroutines of this process wait for the turn. In the queue of the server, processes wait for the lock. Kinds
+// that several goroutines may hold pass the turn on when the lock is granted, other kinds when it is released.
 type acquisition struct {
 	Call
 	engine  *Engine
@@ -26,12 +26,12 @@ type acquisition struct {
 	hold    *Hold
 	began   time.Time
 	tries   int  // how often the servers were asked
-	waits   int  // poll intervals in line; each counts as a try for MaxTries
+	waits   int  // poll intervals spent in line; each counts as a try for MaxTries
 	joined  bool // it has stood in line behind another call
-	turn    bool // we have it
-	bid          // with the turn, that of the line
+	turn    bool // the call has the turn
+	bid          // with the turn, the bid of the line
 	granted bool
-	failure *quorum.Failure // why it is over without the lock; nil until then
+	failure *quorum.Failure // why the call failed; nil: it has not
 }
 
 type state int8
@@ -44,10 +44,10 @@ const (
 	failed
 )
 
-// Lock gets the lock for h, or says why it could not.
+// Lock gets the lock for h, or returns why it could not.
 func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	a := acquisition{Call: *c, engine: e, hold: h}
-	defer a.finish() // also when a function of the caller's panics
+	defer a.finish() // also if a function of the caller panics
 	for s := inLine; s != held && s != failed; {
 		switch s {
 		case inLine:
@@ -69,20 +69,20 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	return r
 }
 
-// finish passes the turn on, and the bid with it. But a grant that keeps others out keeps the turn until its release.
+// finish passes on the turn, and the bid with it. But a grant that excludes others keeps the turn until its release.
 func (a *acquisition) finish() {
 	if a.key == nil {
 		return
 	}
 	if a.granted {
-		if a.turn { // else another goroutine has it, and still needs what the line was told
+		if a.turn { // otherwise another goroutine has the turn, and still needs what the line was told
 			a.key.forget()
 		}
-		a.grant, a.group = nil, nil // the hold has the grant now, and the line has the group
+		a.grant, a.group = nil, nil // now the hold has the grant, and the line has the group
 	} else {
-		defer a.key.unref() // else the grant has the reference
+		defer a.key.unref() // otherwise the grant keeps the reference
 		if a.turn && !a.Once && a.grant != nil && a.key.left.bid.grant == nil {
-			a.key.leave().bid, a.bid = a.bid, bid{} // pass gives it back if no goroutine waits
+			a.key.leave().bid, a.bid = a.bid, bid{} // pass releases the bid if no goroutine waits
 		}
 	}
 	a.bid.drop()
@@ -91,8 +91,8 @@ func (a *acquisition) finish() {
 	}
 }
 
-// line waits for the turn among the goroutines of this process. It begins with what the last hold, or a try for several,
-// has left, if that is of use.
+// line waits for the turn among the goroutines of this process. If an earlier call left a grant or a bid that this call can
+// use, line starts from that.
 func (a *acquisition) line(ctx context.Context) state {
 	if ctx.Err() != nil {
 		return a.fail(&quorum.Failure{Kind: quorum.Ended})
@@ -106,8 +106,8 @@ func (a *acquisition) line(ctx context.Context) state {
 	case a.key.fifo.TryAcquire():
 		a.turn = true
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
-		// Several may hold the lock, so a single try goes beside that of the goroutine that has the turn. It does not
-		// overtake one that the servers have refused, and that waits.
+		// Several may hold the lock, so a single try runs beside that of the goroutine with the turn. It does not overtake a call
+		// that the servers have refused and that waits.
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:
@@ -130,10 +130,10 @@ func (a *acquisition) line(ctx context.Context) state {
 	return trying
 }
 
-// adopted reports whether the call has become a hold of the process's grant. It needs the turn, unless the kind is shared.
+// adopted tries to join this process's grant, and reports success. The call must have the turn, unless the kind is shared.
 func (a *acquisition) adopted() bool {
 	if g := a.key.grant.Load(); g != nil && g.adopt(a.Terms, a.hold) {
-		a.key.unref() // the grant has a reference of its own
+		a.key.unref() // the grant has its own reference
 		a.granted = true
 	}
 	return a.granted
@@ -144,12 +144,12 @@ func (a *acquisition) fail(f *quorum.Failure) state {
 	return failed
 }
 
-// stopped reports whether the ctx or the Engine has ended, which fails the acquisition.
+// stopped reports whether ctx has ended or the Engine is closing. If so, it fails the acquisition.
 func (a *acquisition) stopped(ctx context.Context) bool {
 	switch {
 	case conn.Over(ctx):
 		a.failure = &quorum.Failure{Kind: quorum.Ended, Before: a.key.known(math.MaxInt64)}
-		if a.joined { // else its own try says more
+		if a.joined { // otherwise its own try says more
 			a.failure.Before = a.key.inTheWay(time.Since(a.began) / 2)
 		}
 	case a.engine.closing.Err() != nil:
@@ -176,14 +176,15 @@ func (a *acquisition) try(ctx context.Context) state {
 	return a.won(0)
 }
 
-// ask returns the answer to a try: to the one that the call before has left, or to a new one. Where others stand in line, a try
-// goes on when its call gives up: calls that have used their time up in line would cut each try short, and none be answered.
+// ask returns the answer to a try: the one that an earlier call left, or a new one. If its call stood in line, or others stand
+// behind it, the try goes on when the call gives up. Otherwise calls that used up their time in line would each cut the try
+// short, and no try would be answered.
 func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	if a.answer == nil {
 		t := server.Try{Start: time.Now()}
 		with := votes(a.prepare(&t))
 		l := a.grant.votes.Spec()
-		if a.engine.reuses.Load() { // else nothing is parked
+		if a.engine.reuses.Load() { // otherwise nothing is parked
 			a.engine.makeWay(l, a.key)
 		}
 		if a.turn {
@@ -193,7 +194,7 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 		if a.Once || !a.turn || ctx.Done() == nil || !a.joined && a.key.fifo.Waiting() == 0 {
 			return a.grant.votes.Acquire(ctx, t, nil, with)
 		}
-		of, try, answer := &a.grant.votes, t, make(chan *quorum.Failure, 1) // not t itself, which would be on the heap
+		of, try, answer := &a.grant.votes, t, make(chan *quorum.Failure, 1) // a copy of t: t itself would be on the heap
 		on, cut := context.WithCancel(context.WithoutCancel(ctx))
 		a.answer, a.cut = answer, cut
 		a.engine.quorum.Go(func() { answer <- of.Acquire(on, try, nil, with) })
@@ -201,22 +202,22 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 	select {
 	case f := <-a.answer:
 		if f == nil && conn.Ended(ctx) != nil {
-			a.answer <- nil // cancellation wins ties, and the next call has the lock
+			a.answer <- nil // cancellation wins ties: the next call gets the lock
 			break
 		}
 		a.answer = nil
 		if f == nil && !a.grant.votes.Begin(a.grant.votes.Until()) {
-			return a.ask(ctx) // too much of the lease has passed since the lock was won for a call that has left
+			return a.ask(ctx) // the lock was won for a call that has left, and too much of the lease has passed since
 		}
 		return f
 	case <-ctx.Done():
 	case <-a.engine.closing.Done():
 	}
-	a.key.leave().pause = server.Monotonic() + a.pause(a.tries) // before that, a next call that can't use this try does not ask
+	a.key.leave().pause = server.Monotonic() + a.pause(a.tries) // until then, a next call that can't use this try does not ask
 	return a.engine.quorum.Unanswered()
 }
 
-// prepare makes the grants of the next try, for this call and for the group behind it in line, and fills in t.
+// prepare makes the grants of the next try, for this call and for the group behind it in line. It fills in t.
 func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	if a.grant == nil {
 		a.replace()
@@ -241,15 +242,15 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	case a.Terms.Queue:
 		t.Shows = maxLook + a.Terms.Timeout
 	default:
-		// The wait is chosen before the try: the mark has to last until the next one, but not longer, as it shuts others out.
+		// The wait is chosen before the try: the mark must last until the next try, but not longer, because it keeps others out.
 		a.wait = a.pause(a.tries)
 		t.Shows = max(a.wait, a.pause(1)) + a.Terms.Timeout
 	}
 	return group
 }
 
-// behind returns how many in line enter with the one that has the turn: readers, because one that came alone might have to
-// wait for a writer. With lease reuse they share its grant instead.
+// behind returns how many calls in line enter with the one that has the turn. Only readers do: a reader that tried alone later
+// might have to wait for a writer. With lease reuse they share its grant instead.
 func (a *acquisition) behind() int {
 	if !a.turn || a.Terms.Kind != server.Reader || a.Terms.Reuse > 0 {
 		return 0
@@ -257,13 +258,13 @@ func (a *acquisition) behind() int {
 	return min(a.key.fifo.Waiting(), atOnce-1)
 }
 
-// won makes a grant of what the servers gave. Its callers have just seen that ctx has not ended: cancellation wins ties.
+// won starts the grant that the servers gave. Its callers have just checked that ctx has not ended: cancellation wins ties.
 func (a *acquisition) won(handOff time.Duration) state {
 	if !a.grant.start(handOff, !a.Terms.Kind.Shared, a.hold) {
 		return a.fail(&quorum.Failure{Kind: quorum.Closed})
 	}
 	a.granted = true
-	if len(a.group) > 0 { // then the call has the turn, to which the spares belong: a single try without the turn has no group
+	if len(a.group) > 0 { // only a call with the turn has a group; the spares belong to the turn
 		a.key.leave().spares = append(a.key.left.spares, a.group...)
 	}
 	return held

@@ -1,9 +1,9 @@
-// Package lock is the engine: what happens between a call that wants a lock and the servers. It knows
-// nothing of the public errors, options and traces: it takes terms, fills in holds, and returns failures.
+// Package lock is the engine between a call that wants a lock and the servers. It knows nothing of the public errors, options
+// and traces. It takes terms, fills in holds, and returns failures.
 //
-// The way down is acquire.go (the turn in this process, and the tries), key.go (the line, and what a call leaves to the next
-// in it), wait.go and ticket.go (what a call does that does not get the lock at once), grant.go (one lock on the servers,
-// until it is released or lost), hold.go (from Lock to Unlock) and park.go (what a hold leaves to the next of this process).
+// Its files, from the top down: acquire.go (the turn in this process, and the tries), key.go (the line, and what a call leaves
+// to the next), wait.go and ticket.go (the wait, if the lock is not free), grant.go (one lock on the servers, until it is
+// released or lost), hold.go (from Lock to Unlock) and park.go (what a hold leaves to the next hold of this process).
 package lock
 
 import (
@@ -24,13 +24,13 @@ type Engine struct {
 	servers   []*server.Server
 	quorum    *quorum.Quorum
 	keeper    *keepalive.Keeper
-	hub       func() *wakeup.Hub // made when a waiter needs it
+	hub       func() *wakeup.Hub // made on first use
 	closing   context.Context
 	close     context.CancelFunc // ends closing, under mu
-	reuses    atomic.Bool        // there was a grant that may be parked
-	releasing atomic.Int32       // so many of those are being released
+	reuses    atomic.Bool        // set once there was a grant that may be parked
+	releasing atomic.Int32       // how many parked grants are being released
 
-	Waiting             atomic.Int64 // calls that wait just now, in line or between two tries
+	Waiting             atomic.Int64 // calls that wait now, in line or between two tries
 	Renewed, NotRenewed atomic.Int64
 	Lost                [keepalive.Closed + 1]atomic.Int64 // by reason
 
@@ -44,12 +44,12 @@ type Call struct {
 	Terms    *server.Terms
 	Once     bool                          // a single try, and no waiting
 	MaxTries int                           // 0: no limit
-	Pause    func(tries int) time.Duration // the wait after so many tries
+	Pause    func(tries int) time.Duration // returns the wait after this number of tries
 }
 
 type Result struct {
-	Tries   int             // how often the servers were asked
-	Wait    time.Duration   // since the call; 0 if it never began
+	Tries   int             // how often the call asked the servers; a hand-off counts as one
+	Wait    time.Duration   // since the call began to wait or to try; 0: it did neither
 	Failure *quorum.Failure // nil: the lock is held
 }
 
@@ -66,10 +66,10 @@ func New(pools []server.Pool) *Engine {
 	return e
 }
 
-// Held returns how many grants are alive, with those that are parked.
+// Held returns the number of live grants, with those that are parked.
 func (e *Engine) Held() int { return len(e.keeper.Leases()) }
 
-// Errors returns how many operations have failed, by server.
+// Errors returns the number of failed operations, by server.
 func (e *Engine) Errors() []int64 {
 	all := make([]int64, len(e.servers))
 	for i, s := range e.servers {
@@ -78,7 +78,7 @@ func (e *Engine) Errors() []int64 {
 	return all
 }
 
-// InUse asks the only server how many permits of a semaphore are in use. The reply has that number in place of a fence.
+// InUse asks the only server how many permits of a semaphore are in use. The reply has this number in place of a fence.
 func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *quorum.Failure) {
 	switch {
 	case ctx.Err() != nil:
@@ -94,9 +94,9 @@ func (e *Engine) InUse(ctx context.Context, key string, t *server.Terms) (int, *
 	return int(reply.Fence), f
 }
 
-// Close makes waiting and later calls fail, releases what is parked, ends the other grants, and stops what
-// runs in the background. It waits for that: for releases and renewals under way as long as their own
-// bounds, and for what follows them, and a last attempt at releasing, d at most.
+// Close makes waiting calls and later calls fail, releases parked grants, ends the other grants, and stops what runs in the
+// background. It waits for renewals as long as their own bounds say, and for other operations until d has passed. Then the
+// servers close, with a last attempt to release, within d at most.
 func (e *Engine) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	e.mu.Lock()
@@ -104,7 +104,7 @@ func (e *Engine) Close(d time.Duration) {
 	e.mu.Unlock()
 	var closing sync.WaitGroup
 	e.keeper.Close()
-	e.quorum.Wait(time.Until(end)) // what is released just now, and fails, has another try when the servers are closed
+	e.quorum.Wait(time.Until(end)) // a release that is under way and fails is tried again when the servers close
 	closing.Go(func() { e.hub().Wait(d) })
 	e.quorum.Close(d)
 	closing.Wait()

@@ -13,30 +13,30 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Grant is one lock on the servers, or one that is asked for.
+// A Grant is one lock on the servers, or one that is being asked for.
 //
 //	wanted → live ⇄ parked → released
 //	  │       └ any of these → lost: expired, deleted, taken, closed
 //	  └ not granted, or not needed → released
 //
-// It is complete before the keep-alive knows it, and is changed after that by its own methods only. Extensions
-// and ends of holds concern one hold; a grant may see many.
+// A Grant is complete before the keep-alive knows it. After that only its own methods change it. A grant may see many holds.
+// An Extend, or the end of a hold, concerns that hold alone.
 type Grant struct {
 	key   *Key
 	votes quorum.Votes
 	lease keepalive.Lease
 
 	turn    atomic.Bool  // it has the turn of its line, and passes it on at the end
-	over    atomic.Bool  // no hold may follow: the time is over, or a holder has begun to change the lock
-	lostKey atomic.Int32 // which of the keys the servers have lost, as far as it is known
+	over    atomic.Bool  // no hold may follow: the time for reuse is over, or a holder has begun to change the lock
+	lostKey atomic.Int32 // which of the keys the servers have lost, as far as known
 
-	released bool // or about to be: no hold may begin; guarded by mu, and in front of it, where it takes no room
+	released bool // or about to be: no hold may begin; guarded by mu, and placed in the padding before it
 	mu       sync.Mutex
-	holds    *Hold  // the present ones, linked; a kind that is not shared has one at most; guarded by mu
+	holds    *Hold  // the current ones, linked; at most one if the kind is not shared; guarded by mu
 	reuse    *reuse // nil without Terms.Reuse: the grant has one hold and no other
 }
 
-// newGrant returns a grant that is to be asked for, with a new token.
+// newGrant returns a grant with a new token, for which the servers have still to be asked.
 func (k *Key) newGrant(c *Call) *Grant {
 	g, extras := &Grant{key: k}, server.NoExtras
 	waits := !c.Once && (c.Terms.Queue || c.Terms.Kind.Shows)
@@ -50,15 +50,15 @@ func (k *Key) newGrant(c *Call) *Grant {
 	return g
 }
 
-// start begins the life of a grant with its first hold. handOff is more than 0 if that is all that was
-// given. With turn it keeps the turn of the caller. It reports false if the Engine is closed.
+// start begins the life of a grant, with h as its first hold. If handOff is more than 0, only that much time was given. If
+// turn is true, the grant takes over the turn of the caller. start reports false if the Engine is closed.
 func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	k, t := g.key, g.terms()
 	g.holds, h.grant = h, g
 	g.turn.Store(turn)
 	if t.Reuse > 0 {
 		k.engine.reuses.Store(true)
-		whole := cmp.Or(handOff, t.TTL) // half of the validity has to be left for the last hold, too
+		whole := cmp.Or(handOff, t.TTL) // the last hold, too, must begin with half of the validity
 		g.reuse = &reuse{until: g.votes.At.Add(min(t.Reuse, g.votes.Valid-quorum.Validity(whole)/2))}
 	}
 	if !k.engine.keeper.Start(&g.lease, keepalive.Terms{
@@ -66,7 +66,7 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 	}) {
 		return false
 	}
-	// Holds of the grant before keep that one. The last of them releases it.
+	// Holds of the previous grant keep that grant. The last of them releases it.
 	if before := k.grant.Swap(g); before != nil {
 		before.expire()
 	}
@@ -76,7 +76,7 @@ func (g *Grant) start(handOff time.Duration, turn bool, h *Hold) bool {
 func (g *Grant) terms() *server.Terms { return g.votes.Spec().Terms }
 func (g *Grant) Token() string        { return g.votes.Spec().Token }
 
-// kind is that of the lock now: a writer may have become a reader.
+// kind returns the kind of the lock now: a writer may have become a reader.
 func (g *Grant) kind() *server.Kind {
 	if g.terms().Kind == server.Writer && !g.turn.Load() {
 		return server.Reader
@@ -94,7 +94,7 @@ func (g *Grant) remove(h *Hold) {
 	}
 }
 
-// close ends the grant for good. The caller holds g.mu, and releases the lock.
+// close ends the grant for good. The caller holds g.mu, and must release the lock.
 func (g *Grant) close() {
 	g.released = true
 	g.key.grant.CompareAndSwap(g, nil)
@@ -103,7 +103,7 @@ func (g *Grant) close() {
 	}
 }
 
-// current returns the holds, and whether no other can begin because the lock is released.
+// current returns the holds, and whether the lock is released, so that no other hold can begin.
 func (g *Grant) current() (holds []*Hold, released bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,16 +113,16 @@ func (g *Grant) current() (holds []*Hold, released bool) {
 	return holds, g.released
 }
 
-// atOnce is how many leases are renewed together at most, and how many readers enter together. A slow server answers so
-// many within the node timeout; a larger batch may be late as a whole, each time that it is repeated.
+// atOnce limits how many leases are renewed together, and how many readers enter together. A slow server can answer this many
+// within the node timeout. A larger batch may be late as a whole, each time that it is repeated.
 const atOnce = 1000
 
-// renew extends the grants that are due, those that end first in front. Each part has a bound of its own.
+// renew extends the grants that are due, sorted by their end. Each part has its own bound.
 func (e *Engine) renew(due []*keepalive.Lease) {
 	for part := range slices.Chunk(due, atOnce) {
 		batch := make([]*quorum.Extension, 0, len(part))
 		for _, l := range part {
-			if l.Reason() != keepalive.Alive { // since it was handed out
+			if l.Reason() != keepalive.Alive { // it has ended since it was handed out
 				l.Renewed()
 				continue
 			}
@@ -136,7 +136,7 @@ func (e *Engine) renew(due []*keepalive.Lease) {
 	}
 }
 
-// extended records the outcome of an extension. ttl: what renewals ask for from now on, if it succeeds; 0: what they did.
+// extended records the outcome of an extension. On success renewals ask for ttl from now on; 0: for the TTL as before.
 func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) {
 	counter := &g.key.engine.NotRenewed
 	if f == nil {
@@ -155,7 +155,7 @@ func (g *Grant) extended(f *quorum.Failure, until time.Time, ttl time.Duration) 
 	}
 }
 
-// lost returns how the servers say that the lock was lost, or Alive.
+// lost returns how the lock was lost according to the servers, or Alive.
 func lost(f *quorum.Failure) keepalive.Reason {
 	switch {
 	case f != nil && f.Kind == quorum.Missing:
@@ -166,7 +166,7 @@ func lost(f *quorum.Failure) keepalive.Reason {
 	return keepalive.Alive
 }
 
-// lose ends the grant if f says that it is lost, and reports whether it does.
+// lose ends the grant if f says that the lock is lost, and reports whether f says so.
 func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
 	if r != keepalive.Alive {
@@ -176,7 +176,7 @@ func (g *Grant) lose(f *quorum.Failure) bool {
 	return r != keepalive.Alive
 }
 
-// Lost is called by the keep-alive: this is where a lock is declared lost.
+// Lost is called by the keep-alive. Here a lock is declared lost.
 func (g *Grant) Lost(r keepalive.Reason) {
 	g.votes.Each((*server.Claim).End)
 	holds, _ := g.current()

@@ -9,10 +9,10 @@ import (
 	"github.com/redimutex/redimutex/internal/quorum"
 )
 
-// An Again repeats a HandOver, and finds what the call before has done. Nil: the hold was lost, or had ended.
+// An Again repeats a HandOver, and finds what the first one did. It is nil if the hold was lost or had ended, or after Close.
 type Again func(context.Context) *quorum.Failure
 
-// HandOver ends the hold, whatever the servers answer, and puts token in its place for so long. Reason: how it had ended.
+// HandOver ends the hold, whatever the servers answer, and puts token in its place for the TTL within. r: how it ended.
 func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (again Again, r keepalive.Reason, f *quorum.Failure) {
 	g, now := h.grant, time.Now()
 	g.over.Store(true)
@@ -20,7 +20,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
 		give := func(ctx context.Context) *quorum.Failure {
 			f := g.votes.Give(ctx, to)
-			if lost(f) != keepalive.Alive { // what a minority has yet of either side goes
+			if lost(f) != keepalive.Alive { // a minority may still have either token: both are released
 				g.votes.ReleaseLater(keep)
 				to.ReleaseLater(time.Time{})
 			}
@@ -28,7 +28,7 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 		}
 		f := give(ctx)
 		switch {
-		case f != nil && f.Kind == quorum.Closed: // nothing was sent, and no repeat sends it
+		case f != nil && f.Kind == quorum.Closed: // nothing was sent, and no repeat can send it
 			g.votes.Release(ctx, now, keep)
 		case lost(f) == keepalive.Alive:
 			again = give
@@ -38,16 +38,16 @@ func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration)
 	return again, r, f
 }
 
-// A Taking is a TakeOver that has not succeeded yet: what its repeat goes on with.
+// A Taking is a TakeOver that has not succeeded yet. A repeat goes on with it.
 type Taking struct {
 	old   string // the token that is taken over
 	grant *Grant
 	taker *quorum.Taker
 }
 
-// TakeOver makes h a hold of the lock that has the token old, and takes a fence of its own. x is nil, or what the try before
-// has returned, which is of use if that was for the same token. It takes the turn if that is free. Otherwise a waiter of this
-// process has the turn, and finds the lock taken on the servers.
+// TakeOver makes h a hold of the lock whose token is old, with a new fence. x is nil, or what the TakeOver before returned. x
+// is used only if it is for the same token. TakeOver takes the turn if the turn is free. Otherwise a waiter of this process
+// has the turn, and finds the lock taken on the servers.
 func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h *Hold) (*Taking, *quorum.Failure) {
 	if ctx.Err() != nil {
 		return x, &quorum.Failure{Kind: quorum.Ended}
@@ -58,7 +58,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	}
 	if x == nil || x.old != old || x.grant.votes.Spent() {
 		g := k.newGrant(c)
-		g.over.Store(true) // it is not kept for the next hold, which may have the turn and looks for it on the servers
+		g.over.Store(true) // it is not kept for the next hold: that call may have the turn, and looks for the lock on the servers
 		x = &Taking{old, g, g.votes.Taker(old)}
 	}
 	g := x.grant
@@ -81,8 +81,8 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	return x, f
 }
 
-// Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done: what follows finds the token in
-// either place. It returns how the hold has ended, if it has.
+// Downgrade makes a reader of a writer, in one step. An unknown outcome counts as done, because later commands find the token
+// in either place. Downgrade returns how the hold has ended, or Alive.
 func (h *Hold) Downgrade(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
 	g.over.Store(true)

@@ -14,15 +14,15 @@ import (
 type Info struct {
 	Keys    []string
 	Kind    *server.Kind
-	Holds   int  // and an idle grant counts as one; 0: it only waits
-	Idle    bool // held, but parked
+	Holds   int  // an idle grant counts as one; 0: the process only waits
+	Idle    bool // the lock is parked
 	Owner   string
 	Fence   int64
 	Since   time.Time
 	Until   time.Time
 	TTL     time.Duration
 	Waiting int
-	Failure *quorum.Failure // why the last try of those who wait has failed; nil if they wait for this process
+	Failure *quorum.Failure // why the last try of the waiters failed; nil: they wait for this process
 }
 
 // Infos returns what is known of the keys that this process holds or waits for.
@@ -32,11 +32,11 @@ func (e *Engine) Infos() []*Info {
 		g := l.Holder().(*Grant)
 		kind := g.kind()
 		holds, released := g.current()
-		if released { // since it was listed: it is not idle, and a writer without the turn is not a reader then
+		if released { // since it was listed: then it is not idle, and a writer without the turn is not a reader
 			continue
 		}
 		of := g.key.line
-		if kind.Shared { // a writer that was downgraded is in the line of the writers, and is told with the readers
+		if kind.Shared { // a downgraded writer is in the line of the writers, and is shown with the readers
 			of = lineOf(kind, g.votes.Spec().Key)
 		}
 		info := cmp.Or(found[of], &Info{Keys: slices.Collect(g.votes.Spec().Keys), Kind: kind, Idle: true})
@@ -48,7 +48,7 @@ func (e *Engine) Infos() []*Info {
 			info.Until, info.TTL = until, l.TTL()
 		}
 		info.Idle = info.Idle && len(holds) == 0
-		info.Holds += max(len(holds), 1) // an idle one is one
+		info.Holds += max(len(holds), 1) // an idle grant counts as one
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *Engine) Infos() []*Info {
 		info.Waiting = k.fifo.Waiting()
 		f, g := k.known(time.Second), k.grant.Load()
 		if f != nil && k.fifo.Taken() && (g == nil || !g.turn.Load()) {
-			info.Waiting++ // the one that asks the servers
+			info.Waiting++ // the call that asks the servers
 			if info.Holds == 0 || l.Kind.Shared {
 				info.Failure = f
 			}

@@ -13,20 +13,20 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A line says whose goroutines stand in line for each other: those that exclude each other on the same keys, and those
-// that share one. A Mutex and the writer of an RWMutex are one. It is the key; or, of several keys or of a kind that many
-// may hold, a name that no key has.
+// A line names the calls of this process that wait for each other: they exclude each other on the same keys, or share a key. A
+// Mutex and the writer of an RWMutex are in the same line. Its name is the key. For several keys, or for a kind that many may
+// hold, it is a name that no key has.
 type line string
 
 func lineOf(kind *server.Kind, key string, more ...string) line {
 	if len(more) == 0 && !kind.Shared {
 		return line(key)
 	}
-	name := []byte("redimutex:") // no key begins so: see server.Reserved
+	name := []byte("redimutex:") // no key begins like this: see server.Reserved
 	if kind.Shared {
 		name = append(name, kind.Name...)
 	}
-	for _, k := range append([]string{key}, more...) { // each behind its length: a key may have any bytes
+	for _, k := range append([]string{key}, more...) { // each after its length, because a key may contain any bytes
 		name = strconv.AppendInt(append(name, ' '), int64(len(k)), 10)
 		name = append(append(name, ':'), k...)
 	}
@@ -37,28 +37,28 @@ func lineOf(kind *server.Kind, key string, more ...string) line {
 type Key struct {
 	engine  *Engine
 	line    line
-	last    atomic.Pointer[server.Lock] // what a call with the turn has last asked the servers for; nil before that
+	last    atomic.Pointer[server.Lock] // what a call with the turn last asked the servers for; nil: nothing yet
 	fifo    fifo.Line
-	refs    atomic.Int32 // holds, waiters and what is parked; from 0 it only rises under Engine.mu
-	refused atomic.Bool  // the servers have refused a call, and others wait: a single try of a Shared kind does not overtake
+	refs    atomic.Int32 // grants not yet released, and calls under way; it rises from 0 only under Engine.mu
+	refused atomic.Bool  // the servers have refused a call, and calls wait: a single try of a Shared kind does not overtake them
 
-	grant   atomic.Pointer[Grant]          // that this process has, until its release begins
-	failure atomic.Pointer[quorum.Failure] // of the last try; nil after a good one
-	asked   atomic.Int64                   // when the try began that has no answer, as server.Monotonic; 0: none
+	grant   atomic.Pointer[Grant]          // the grant that this process has, until its release begins
+	failure atomic.Pointer[quorum.Failure] // why the last try failed; nil after a good one
+	asked   atomic.Int64                   // when the unanswered try began, as server.Monotonic; 0: there is none
 
-	left *left // belongs to the turn; apart, because a process may hold very many locks
+	left *left // belongs to the turn; a pointer, because a process may hold very many locks
 }
 
-// A left is what a call that waited leaves to the next in line.
+// A left is what a call that waited leaves to the next call in line. It belongs to the turn.
 type left struct {
-	pause  time.Duration // no waiter tries before this, as server.Monotonic; 0: none has waited
-	spares []*Grant      // what a try has won for those behind its call in line
-	bid    bid           // of a call that has given up
+	pause  time.Duration // no waiter tries before this time, as server.Monotonic; 0: no call has waited
+	spares []*Grant      // grants that a try has won for calls behind its own in line
+	bid    bid           // the bid of a call that has given up
 }
 
 var nothing = new(left)
 
-// leave returns what is left for the next in line, for the caller to change it. The caller has the turn.
+// leave returns what is left for the next call in line, ready for changes. The caller has the turn.
 func (k *Key) leave() *left {
 	if k.left == nothing {
 		k.left = new(left)
@@ -66,19 +66,20 @@ func (k *Key) leave() *left {
 	return k.left
 }
 
-// A bid is what a line has at the servers and has not won yet. It belongs to the turn: a call that gives up leaves it, and
-// the next one goes on with it. So the place in the queue is kept, and so is a try that is under way.
+// A bid is what a line has on the servers before it wins. It belongs to the turn: a call that gives up leaves its bid, and the
+// next call goes on with it. So the line keeps its place in the queue, and a try that is under way.
 type bid struct {
-	grant   *Grant               // of the next try; nil: a new one
-	group   []*Grant             // for others of this line, who enter with it
-	ticket  *ticket              // our place in the server's queue; nil without one
-	arrived int64                // when we came there, by the first answer of the server, whose clock it is, in µs; 0: no answer yet
-	wait    time.Duration        // of a kind that Shows: the wait after the next answer; the mark of that try lasts as long
-	answer  chan *quorum.Failure // to a try that is under way, and does not end with the call; nil: there is none
-	cut     context.CancelFunc   // ends that try
+	grant   *Grant               // for the next try; nil: a new one is made
+	group   []*Grant             // for other calls of this line, which enter with it
+	ticket  *ticket              // the place in the server's queue; nil: none
+	arrived int64                // when the waiter arrived, by the server's clock in µs, from its first answer; 0: no answer yet
+	wait    time.Duration        // for a kind that Shows: the wait after the next try; the mark of that try lasts as long
+	answer  chan *quorum.Failure // gets the answer to a try that does not end with the call; nil: no such try is under way
+	cut     context.CancelFunc   // cuts that try short
 }
 
-// inherit goes on with what is left for the caller, who has the turn: a spare, which is the lock, or a bid. It reports a spare.
+// inherit takes over what an earlier call left: a spare, which is the lock, or a bid. It reports whether that was a spare. The
+// caller has the turn.
 func (a *acquisition) inherit() (won bool) {
 	l := a.key.left
 	for i, g := range l.spares {
@@ -97,31 +98,31 @@ func (a *acquisition) inherit() (won bool) {
 	return false
 }
 
-// replace goes on with another token, which has no ticket. The place in the queue stays.
+// replace goes on with a new token, which has no ticket yet. The place in the queue is kept.
 func (a *acquisition) replace() {
 	a.bid.drop()
 	a.grant = a.key.newGrant(&a.Call)
 }
 
-// drop gives up all but the place, and the time to the next try.
+// drop gives up everything but the place in the queue and the wait before the next try.
 func (b *bid) drop() {
 	if b.ticket != nil {
 		b.ticket.waiter.Leave()
 	}
 	if b.answer != nil {
 		b.cut()
-		<-b.answer // at once: the release of a try that was cut goes before the next try
+		<-b.answer // comes at once; the release of the cut try must go before the next try
 	}
 	if b.grant != nil {
 		b.group = append(b.group, b.grant)
 	}
-	if len(b.group) > 0 { // else nothing is allocated
+	if len(b.group) > 0 { // an empty group must not cost an allocation
 		quorum.Drop(votes(b.group)...)
 	}
 	*b = bid{arrived: b.arrived, wait: b.wait}
 }
 
-// ref returns the Key of a call, for a caller who has to unref it; or nil if the Engine is closed.
+// ref returns the Key of a call, or nil if the Engine is closed. The caller must unref it.
 func (e *Engine) ref(c *Call) *Key {
 	l := lineOf(c.Terms.Kind, c.Key, c.More...)
 	e.mu.Lock()
@@ -138,7 +139,7 @@ func (e *Engine) ref(c *Call) *Key {
 	return k
 }
 
-// unref forgets the Key when it is not needed any more.
+// unref drops a reference, and forgets the Key with the last one.
 func (k *Key) unref() {
 	if k.refs.Add(-1) > 0 {
 		return
@@ -146,19 +147,19 @@ func (k *Key) unref() {
 	e := k.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if k.refs.CompareAndSwap(0, math.MinInt32) { // else there is a new caller
+	if k.refs.CompareAndSwap(0, math.MinInt32) { // otherwise a new call has come
 		delete(e.keys, k.line)
 	}
 }
 
-// answered notes the outcome of a try: nil, or why it has failed. The caller has the turn.
+// answered records the outcome of a try: nil, or why it failed. The caller has the turn.
 func (k *Key) answered(f *quorum.Failure) {
 	k.failure.Store(f)
 	k.asked.Store(0)
 }
 
-// known returns why a caller can't have the lock now, as far as this process knows: a hold of its own that excludes others,
-// the answer to the last try, or a try without an answer for longer than silence. Nil: it knows of nothing.
+// known returns why a caller can't have the lock now, as far as this process knows: a grant of its own excludes others, the
+// last try failed, or a try has had no answer for longer than silence. It returns nil if it knows no reason.
 func (k *Key) known(silence time.Duration) *quorum.Failure {
 	if g := k.grant.Load(); g != nil && !g.terms().Kind.Shared {
 		return &quorum.Failure{Kind: quorum.Contended, Reply: server.Reply{Holder: g.Token()}}
@@ -170,13 +171,13 @@ func (k *Key) known(silence time.Duration) *quorum.Failure {
 	return f
 }
 
-// inTheWay returns what stands in the way of a call that does not have the turn: at least, that another call has it.
+// inTheWay returns why a call without the turn can't have the lock. At least, another call has the turn.
 func (k *Key) inTheWay(silence time.Duration) *quorum.Failure {
 	return cmp.Or(k.known(silence), &quorum.Failure{Kind: quorum.Contended})
 }
 
-// makeWay releases what this process has parked of the keys of a lock, in lines other than its own: for a lock of several
-// keys, or of another kind. The try waits for these releases.
+// makeWay releases what this process has parked on the keys of l in lines other than self. There is such a line if l has
+// several keys, or if the parked grant is of another kind. The try waits for these releases.
 func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	var found []*Key
 	e.mu.Lock()
@@ -195,19 +196,19 @@ func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	}
 }
 
-// pass gives the turn to the next goroutine. If there is none, what is left for it is given back and forgotten: so nothing is
-// left where the turn is free.
+// pass gives the turn to the next goroutine. If none waits, it releases and forgets what was left, and frees the turn. So
+// nothing is left while the turn is free.
 func (k *Key) pass() {
 	for !k.fifo.Pass() {
 		k.giveBack()
 		k.forget()
-		if k.fifo.TryRelease() { // else one has come meanwhile
+		if k.fifo.TryRelease() { // otherwise a goroutine has come in the meantime
 			return
 		}
 	}
 }
 
-// forget drops what the goroutines of this line were told: it is of no use to one that comes later. The caller has the turn.
+// forget drops what this line was told. A call that comes later has no use for it. The caller has the turn.
 func (k *Key) forget() {
 	k.refused.Store(k.refused.Load() && k.fifo.Waiting() > 0)
 	if k.left != nothing {
@@ -216,7 +217,7 @@ func (k *Key) forget() {
 	k.answered(nil)
 }
 
-// giveBack releases all that is left, together: after Close each release may last a node timeout. The caller has the turn.
+// giveBack releases all that is left in one call: after Close each release may last a node timeout. The caller has the turn.
 func (k *Key) giveBack() {
 	if l := k.left; l != nothing {
 		l.bid.group, l.spares = append(l.bid.group, l.spares...), nil

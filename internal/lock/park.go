@@ -9,31 +9,31 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Parking lets the holds of one process follow each other in one grant, without asking the servers: lock
-// caching, as Lustre and AFS do it. Readers share one grant at the same time, too. A grant without a hold is parked.
+// Parking lets the holds of one process follow each other in one grant, without asking the servers. This is lock caching, as
+// in Lustre and AFS. Readers also share one grant at the same time. A grant without a hold is parked.
 
 // A reuse is what a grant needs for further holds.
 type reuse struct {
-	until time.Time   // no further hold after this
-	timer *time.Timer // ends the grant when it is parked; guarded by Grant.mu, as what follows
-	last  Observer    // of the last hold
+	until time.Time   // no further hold may begin after this
+	timer *time.Timer // ends the parked grant; Grant.mu guards timer and last
+	last  Observer    // that of the last hold
 }
 
-// inParallel is how many parked grants are released at once, each over a connection of its own.
+// inParallel is how many parked grants are released at once, each over its own connection.
 const inParallel = 256
 
-// spent reports whether no further hold may begin. Both clocks count: the keep-alive may not have noticed yet that the
-// machine has slept, and the lease is over.
+// spent reports whether no further hold may begin. It asks both clocks: if the machine has slept, the lease may be over before
+// the keep-alive has noticed.
 func (g *Grant) spent(now time.Time) bool {
 	return g.over.Load() || g.lease.Ended() || quorum.Left(g.reuse.until, now) <= 0
 }
 
-// park ends h, and leaves the grant to other holds: those that have it too, or the next, if there is time for one. It
-// reports false if h had ended, or the grant has to be released; by the caller. The grant is one that may see many holds.
+// park ends h and leaves the grant to other holds: those that share it, or the next one, if there is time for one. It reports
+// false if h had ended, or if the caller must release the grant. The grant must be one that may see many holds.
 func (g *Grant) park(h *Hold, now time.Time) bool {
-	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive // the others may be told of it just now
+	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive // the other holds may be learning of it just now
 	g.mu.Lock()
-	// An Extend first has the grant be over, and then looks at the hold.
+	// An Extend first sets over, and then looks at the hold. So either park sees over, or Extend sees the end.
 	if h.ended != keepalive.Alive || lost || g.spent(now) {
 		g.mu.Unlock()
 		return false
@@ -47,7 +47,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 	g.mu.Unlock()
 	h.audience.tell()
 	h.told.Store(true)
-	if g.turn.Load() { // only of a kind that one holds at a time
+	if g.turn.Load() { // only for kinds with one holder at a time
 		g.key.pass()
 	}
 	return true
@@ -59,25 +59,25 @@ func (g *Grant) expire() {
 	g.unpark()
 }
 
-// unpark releases the grant if it is parked: in the background, and the next try waits for that, within its own bound.
+// unpark releases the grant if it is parked: in the background. The next try waits for that, within its own bound.
 func (g *Grant) unpark() {
 	g.mu.Lock()
 	if g.reuse == nil || g.holds != nil || g.released {
 		g.mu.Unlock()
 		return
 	}
-	g.votes.Each((*server.Claim).StandInTheWay) // before a caller of this process can miss the grant
+	g.votes.Each((*server.Claim).StandInTheWay) // before a caller of this process can find no grant
 	g.close()
 	g.mu.Unlock()
 	e, r := g.key.engine, g.lease.End(keepalive.Unlocked, time.Now())
-	ours := r == keepalive.Unlocked || r == keepalive.Closed // else it was lost while it was parked
-	e.quorum.Enter()                                         // Close waits for it, or we see that it is too late for the background
+	ours := r == keepalive.Unlocked || r == keepalive.Closed // otherwise it was lost while it was parked
+	e.quorum.Enter()                                         // Close waits for the release, or Closing says that it is too late
 	release := func() {
 		defer e.quorum.Leave()
 		defer g.key.unref()
 		if ours {
 			ctx := context.Background()
-			if e.releasing.Add(1) > inParallel { // the others wait for their turn at the node: thousands may end at once
+			if e.releasing.Add(1) > inParallel { // this one waits for its turn at the node: thousands may expire at once
 				ctx = &server.Round{Context: ctx}
 			}
 			defer e.releasing.Add(-1)
@@ -85,7 +85,7 @@ func (g *Grant) unpark() {
 		} else {
 			g.votes.ReleaseLater(time.Time{})
 		}
-		if r == keepalive.Deleted || r == keepalive.Taken { // while it was kept for the next hold
+		if r == keepalive.Deleted || r == keepalive.Taken { // lost while it was parked
 			e.Lost[r].Add(1)
 			g.reuse.last.LostIdle(r)
 		}
@@ -97,8 +97,8 @@ func (g *Grant) unpark() {
 	}
 }
 
-// adopt makes h a hold of g, if that is parked or shared, and of use for a hold with these terms. The caller has the turn,
-// unless the grant is shared. A grant that is lost at the same time ends h here, or in Lost, which looks once the lease ended.
+// adopt makes h a hold of g if g is parked or shared, and has the terms t. It reports success. The caller has the turn, unless
+// g is shared. If g is lost at the same time, h ends here or in Lost: Lost lists the holds after the lease has ended.
 func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 	if g.reuse == nil {
 		return false

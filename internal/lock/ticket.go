@@ -15,16 +15,16 @@ import (
 //	 │ └ its last try had no answer, or its hand-off lapsed → replaced by another
 //	 └ any → left, when the lock is won, or the bid dropped
 //
-// Its name is the token of the tries, because the server makes it the value of the lock. It is never used again, so a
-// message that is late finds no waiter.
+// The name of a ticket is the token of the tries, because a hand-off makes the name the value of the lock. No name is used
+// again, so a late message finds no waiter.
 type ticket struct {
 	waiter *wakeup.Waiter
 
-	shown     bool      // the last try had the ticket with it
-	queued    bool      // the server has said that it is queued
-	looked    time.Time // just before the last look that found it queued
+	shown     bool      // the last try carried the ticket
+	queued    bool      // the server has answered that the ticket is queued
+	looked    time.Time // just before the last look that found the ticket queued
 	drops     uint64    // Hub.Drops at that look
-	presented uint64    // Hub.Drops when it was last put into a try
+	presented uint64    // Hub.Drops when the ticket was last put into a try
 }
 
 const (
@@ -33,19 +33,19 @@ const (
 	fewWait = 32                    // how many waiters may look every minLook
 )
 
-// handOff is how long a hand-off to a waiter lasts: one node timeout for a stall of the server, two round trips, the age of
-// the last look, and the time before the waiter asks for its TTL.
+// handOff returns how long a hand-off to a waiter lasts: a node timeout for a stall of the server, two round trips, the age of
+// the last look, and the time before the waiter asks for its TTL. It is at most the TTL.
 func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 	return min(t.Timeout+2*rtt+minLook+keepalive.Patience, t.TTL)
 }
 
-// newTicket begins to wait in the queue.
+// newTicket registers a new ticket with the hub. The next try can queue it.
 func (a *acquisition) newTicket() {
 	l, hub := a.grant.votes.Spec(), a.engine.hub()
 	a.ticket = &ticket{waiter: hub.Join(l.Token, l.Key)}
 }
 
-// present puts the ticket into a try. A waiter that does not listen can't be woken, and is not queued.
+// present puts the ticket into a try. While the hub does not listen, the waiter can't be woken, so it is not queued.
 func (a *acquisition) present(t *server.Try) {
 	x, hub := a.ticket, a.engine.hub()
 	x.shown = hub.Listening()
@@ -61,7 +61,7 @@ func (x *ticket) contended(f *quorum.Failure) {
 	}
 }
 
-// arrive notes when the waiter came, on the server's clock. If that was set back, it is as if it came now.
+// arrive records when the waiter arrived, by the server's clock. If that was set back, it counts as arriving now.
 func (b *bid) arrive(now int64) {
 	if now != 0 && (b.arrived == 0 || now < b.arrived) {
 		b.arrived = now

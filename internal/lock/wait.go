@@ -11,8 +11,8 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// join waits in line, and reports whether the turn has come. With MaxTries, each wait between two tries that passes here
-// counts as a try that found it locked.
+// join waits in line, and reports whether the call got the turn. With MaxTries, each poll interval that passes here counts as
+// a try that found the lock held.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began, a.joined = time.Now(), true
 	k := a.key
@@ -21,7 +21,7 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	defer func() {
 		a.engine.Waiting.Add(-1)
 		if !granted && !w.Cancel() {
-			k.pass() // the turn had come already: it goes on to the next, with what was left (spares, a bid)
+			k.pass() // the turn came in the meantime: pass it on, with what was left (spares, a bid)
 		}
 	}()
 	a.hold.Observer.Waiting(ctx)
@@ -46,20 +46,21 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	}
 }
 
-// notWon records a try that has failed, and decides how to go on.
+// notWon records a try that has failed, and decides what comes next.
 func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	stopped := a.stopped(ctx)
 	if !stopped && a.turn {
-		a.key.answered(f) // else the try was cut short, which says nothing to other callers
+		a.key.answered(f) // otherwise the try was cut short, which says nothing to other callers
 	}
 	a.arrive(f.Now)
 	switch {
-	case a.answer != nil: // it goes to the next call
+	case a.answer != nil: // the try goes on for the next call
 	case f.Kind == quorum.Contended && a.ticket != nil:
 		a.ticket.contended(f)
 	case stopped && f.Kind != quorum.Contended, a.ticket != nil && a.ticket.shown, !a.Once && a.grant.votes.Spent():
-		// What the servers did with a try that was cut is not known, and the next one must not count on it. Of a ticket the
-		// server may know more than we, or it let its hand-off lapse: where it could hear that it was called, its place is lost.
+		// What the servers did with a try that was cut is unknown, and the next try must not rely on it. If a ticket got no answer,
+		// the server may know more of it than we do. If the ticket let its hand-off lapse, and its waiter could hear that it was
+		// called, its place is lost.
 		if f.Kind == quorum.Lapsed && a.ticket.drops == a.engine.hub().Drops() {
 			a.arrived = 0
 		}
@@ -84,17 +85,17 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	return waiting
 }
 
-// sleepOrQueue waits until it is time for the next try, unless the lock is handed off without one, or there is a reason to look
-// at the queue again. Nothing else blocks while the caller has the turn, but for a try and the pause before the first.
+// sleepOrQueue waits until the next try is due. It ends early if the lock is handed off, or to look at the queue again. While
+// a call has the turn, nothing else blocks it but a try and the pause before its first try.
 func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	a.key.refused.Store(true)
-	a.key.giveBack() // spares of other terms than ours: those who could take them stand behind us, and we may wait for a writer
+	a.key.giveBack() // spares have other terms: the calls that could use them are behind this one, which may wait for a writer
 	if a.Terms.Queue {
 		if a.ticket == nil {
 			a.newTicket()
 		}
 		wait := a.untilLook()
-		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // a message has ended that wait, which does not begin again
+		if rest := a.key.left.pause - server.Monotonic(); rest > 0 { // a message interrupted this wait, and only its rest is left
 			wait = min(wait, rest)
 		}
 		return a.await(ctx, wait)
@@ -105,7 +106,7 @@ func (a *acquisition) sleepOrQueue(ctx context.Context) state {
 	return a.await(ctx, a.wait)
 }
 
-// pause is the wait after so many tries. A waiter that others are to see looks once in maxLook at least.
+// pause returns the wait after this number of tries. A waiter that others must see looks again within maxLook.
 func (a *acquisition) pause(tries int) time.Duration {
 	d := a.Pause(tries)
 	if a.Terms.Queue || a.Terms.Kind.Shows {
@@ -114,8 +115,8 @@ func (a *acquisition) pause(tries int) time.Duration {
 	return d
 }
 
-// await waits before a try until d has passed, unless a message for the ticket comes first: then the lock may be handed off
-// without a try. The next call of this line does not try before d has passed either, unless the message is for it then.
+// await waits for d before a try. A message for the ticket ends the wait, and may bring the lock without a try. The next call
+// of this line also does not try before d has passed, unless it gets the message.
 func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 	var wake wakeup.Wake
 	if d > 0 {
@@ -132,7 +133,7 @@ func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 		case <-timer.C:
 			return trying
 		case wake = <-woken:
-			if !wake.Granted && a.MaxTries > 0 { // each try counts: it comes as if the waiter had known that before
+			if !wake.Granted && a.MaxTries > 0 { // each try counts: the next comes when it would if the waiter had known this before
 				return waiting
 			}
 			a.key.left.pause = 0
@@ -149,17 +150,17 @@ func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 	return trying
 }
 
-// untilLook is how long to wait for a message before we look by ourselves. A look that failed is repeated after the first
-// pause, a second at most: while it is not in the queue, the waiter loses its turn.
+// untilLook returns how long to wait for a message before the next look. A failed look is repeated after the first pause, a
+// second at most: a waiter misses its turn while it is not in the queue.
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
 	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
 		return a.pause(1)
 	}
 	if !a.ticket.queued && a.MaxTries == 0 {
-		return 0 // it can be woken since that answer
+		return 0 // the waiter could not be woken at that answer, and can be now
 	}
-	// All waiters together look some hundred times a second.
+	// All waiters together look a few hundred times a second.
 	wait := min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook), maxLook)
 	if f.Left > 0 {
 		wait = min(wait, f.Left+time.Millisecond)
@@ -167,10 +168,10 @@ func (a *acquisition) untilLook() time.Duration {
 	return max(wait, min(a.Pause(1), minLook))
 }
 
-// accept makes a grant of a hand-off, by the message alone where that is safe. The lock was not ours when we
-// last looked, so it was given to us after that, and is valid for one hand-off lease from that look at least. What is
-// left of that has to outlast a stall of one node timeout when it is extended, else we ask once more; and replicas have
-// to confirm what they are asked for. Readers who wait behind us enter with a try.
+// accept turns a hand-off into a grant, by the message alone where that is safe. The last look found that the lock was not
+// ours. So it was given to us after that look, and is valid for at least one hand-off from that look. The rest must outlast a
+// stall of one node timeout during its extension. Otherwise a try asks the servers. A try is also needed for replicas, which
+// must confirm, and for readers behind this one, which enter with it.
 func (a *acquisition) accept(fence int64) state {
 	x, handOff := a.ticket, a.grant.votes.Spec().HandOff
 	until := x.looked.Add(quorum.Validity(handOff))

@@ -11,18 +11,18 @@ import (
 type Extension struct {
 	*Votes
 	TTL   time.Duration
-	Until time.Time                         // of the validity before this, for which a regained vote lasts; zero: for TTL
-	Done  func(f *Failure, until time.Time) // called once, as soon as this lease is decided; without a Failure it is valid until then
+	Until time.Time                         // end of the validity so far; a regained vote lasts until then at least
+	Done  func(f *Failure, until time.Time) // called once, as soon as this lease is decided; if f is nil, until is its new end
 }
 
-// Extend extends leases, many in one round trip to each server. A lease is extended when a majority of the servers has
-// extended it within its own bound, whatever becomes of the others in the batch. Extend returns when all are, or ctx ends.
+// Extend extends leases, many in one round trip to each server. A lease is extended when a majority has extended it within its
+// own bound. The rest of the batch does not matter. Extend returns when all leases are decided, or ctx ends.
 func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	if len(batch) == 0 {
 		return
 	}
 	leases := make([][]server.Extension, len(q.servers))
-	bound := time.Duration(0) // of the most patient; the servers are not asked for longer than each has
+	bound := time.Duration(0) // of the most patient lease; each server keeps to the bound of each lease
 	for _, x := range batch {
 		bound = max(bound, x.Spec().Bound())
 		for i := range leases {
@@ -52,7 +52,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 	r.run(ctx)
 }
 
-// extend asks server i for the whole batch. It returns the leases that the server has lost.
+// extend asks server i to extend the whole batch. It returns the indices of the leases that the server has lost.
 func (r *round) extend(i int, leases []server.Extension) (missing []int) {
 	var mu sync.Mutex
 	r.home.servers[i].Extend(r.ctx, r.began, leases, func(k int, reply server.Reply) {
@@ -62,7 +62,7 @@ func (r *round) extend(i int, leases []server.Extension) (missing []int) {
 			missing = append(missing, k)
 			mu.Unlock()
 		case reply.Verdict == server.Done && leases[k].Unknown():
-			// A try without an answer may have taken the lock after a round that was missed, behind another holder.
+			// No vote: an unanswered try may have taken the lock later, after a missed round and after another holder.
 			reply = server.Reply{Err: errLateTry}
 		}
 		r.report(i, k, reply)
@@ -70,16 +70,16 @@ func (r *round) extend(i int, leases []server.Extension) (missing []int) {
 	return missing
 }
 
-// A server that restarted without its data, or expired a lock because it could not be reached, has lost its vote. Behind
-// an extension that a majority has confirmed it is asked to vote again, by a try like any other: with a deadline, the
-// restart guard, and for nothing if it has another holder's token. So a long hold outlives servers that restart in turn.
+// regain asks server i again for votes that it lost: it restarted without its data, or the lock expired while it could not be
+// reached. After a majority has confirmed the extension, regain sends it a try like any other: with a deadline and the restart
+// guard, and in vain if it has another holder's token. So a long hold outlives servers that restart in turn.
 //
-// It is safe because the majority has confirmed the lock just now: while that lasts, no other caller can have one, with or
-// without this server. The vote counts once a later renewal sees the token there. After a round that was missed another
-// may hold the lock, so nothing is regained.
+// It is safe because a majority has confirmed the lock just now. While the lease lasts, no other caller can get a majority,
+// with or without this server. The vote counts once a later renewal sees the token on the server. After a round that was
+// missed, another caller may hold the lock, so nothing is regained.
 //
-// The server is told the fence first: a vote without that might give the next holder a lower one. It gives up where all
-// leases fail, as at a replica: the next extension is soon, and a thousand leases must not knock a thousand times.
+// The server gets the fence first: its vote without the fence might give the next holder a lower one. regain stops where all
+// leases fail, as at a replica: the next extension is soon, and a thousand leases must not ask a thousand times.
 func (r *round) regain(i int, batch []*Extension, leases []int) {
 	if len(leases) == 0 {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// swap asks server i to replace the tokens of from, or another old one, by that of v. It first waits, for half of its time at
-// most, for the commands of from that are under way there. Where v has a majority and not this server, it releases from: the
+// swap asks server i to put the token of v in the place of one of t.Olds. It first waits for commands of from that are under
+// way on this server, for half of its time at most. If v wins a majority without this server, swap releases from there: the
 // old token would be in the way of the next holder.
 func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 	for _, w := range from {
@@ -32,8 +32,8 @@ func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
 	}
 }
 
-// InPlace returns the votes of another token for the lock of v, for its servers to swap. It takes no fence, and the restart
-// guard is not needed: only a server that has the lock puts another token there.
+// InPlace returns the votes of another token for the lock of v, to be swapped in. They take no fence. They need no restart
+// guard, because only a server that has the lock swaps tokens.
 func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 	l, to := *v.Spec(), new(Votes)
 	terms := *l.Terms
@@ -43,45 +43,45 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 	return to
 }
 
-// Give replaces the token of v by that of to, made by InPlace, for the process that takes over. It first waits, for half of
-// its time at most, for what is under way for v, and sends nothing more for v. It may be repeated, and finds what it has done.
-// The Failure is Missing or Taken when the lock was not ours any more.
+// Give puts the token of to, made by InPlace, in the place of the token of v, for the process that takes over. It first waits
+// for commands of v that are under way, for half of its time at most. It sends nothing more for v but releases. A repeat finds
+// what the first call did. The Failure is Missing or Taken if the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	f := to.Acquire(ctx, server.Try{Start: time.Now(), Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)
-	if f != nil && f.Kind == Taken && step(f.Holder) { // by takers that have split the votes, which may go back
+	if f != nil && f.Kind == Taken && step(f.Holder) { // takers have split the votes, and may give them back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
 	return f
 }
 
-// A Taker takes over a lock that another process has handed over. It may be asked again while its votes are not Spent, and finds
-// what it has done.
+// A Taker takes over a lock that another process has handed over. Take may be repeated while the votes are not Spent. A repeat
+// finds what the first call did.
 //
-// Over several servers it takes two steps. The first puts a token in the place of old that lasts as long as that would: so a
-// vote that no caller hears of, or can give back, keeps others out until then and no longer. When a majority has it, the second
-// puts the token of the lock in its place, or in that of old. A step that comes late, in whatever order, changes nothing.
+// Over several servers it takes two steps. The first step puts a token in the place of old, for the rest of old's TTL. If no
+// caller learns of such a vote, or can give it back, it excludes others only until then. Once a majority has that token, the
+// second step puts the token of the lock in its place, or in the place of old. A late step changes nothing, in whatever order.
 type Taker struct {
 	votes  *Votes
 	old    string
-	step   *Votes // the first step; nil on one server
-	placed bool   // it has won: nothing goes back any more, unless we are closed or refused
+	step   *Votes // the votes of the first step; nil with one server
+	placed bool   // the first step was won: no vote goes back any more, unless Close or a refusal ends the take-over
 }
 
-// unknownTTL is for how long a token may live that has the rest of another's time.
+// unknownTTL limits how long a token may live that has the rest of another token's TTL.
 const unknownTTL = 24 * time.Hour
 
-// Taker returns a Taker that makes v the votes for the lock that has the token old.
+// Taker returns a Taker for the lock whose token is old. v are its votes.
 func (v *Votes) Taker(old string) *Taker {
 	k := &Taker{votes: v, old: old}
 	if v.more != nil {
 		k.step = v.InPlace(v.Spec().Token+server.StepMark, unknownTTL)
-		k.step.Spec().Replicas.N = 0 // it is not the lock yet
+		k.step.Spec().Replicas.N = 0 // this token is not the lock yet
 	}
 	return k
 }
 
-// Take tries once, and then calls begin, which reports false if we are closed.
+// Take tries once. If the try wins, Take calls begin, which reports false if the Client is closed.
 func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 	v := k.votes
 	v.home.Enter()
@@ -101,14 +101,14 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
 		back := server.Try{Olds: []string{v.Spec().Token}, Keeps: true}
-		if k.step != nil { // a server may have either token, and that of the lock has a TTL of its own
+		if k.step != nil { // a server may have either token, and that of the lock has its own TTL
 			back.Olds, back.Keeps = append(back.Olds, k.step.Spec().Token), false
 			back.TTL = max(time.Until(k.step.Until()), time.Millisecond)
 		}
 		k.giveBack(ctx, t.Start, back)
 		return &Failure{Kind: Closed}
-	case f.Kind == Refused && k.placed: // the lock can't be had so; another taker may get it
-		v.ReleaseLater(time.Time{}) // what some servers have given
+	case f.Kind == Refused && k.placed: // this Taker can't have the lock; another one may get it
+		v.ReleaseLater(time.Time{}) // the votes that some servers gave
 		k.giveBack(ctx, t.Start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
@@ -116,20 +116,20 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 	return f
 }
 
-// first takes the first step, if that has not been won before. Where a server denies that it has old, other votes go back.
+// first takes the first step, unless it was won before. If a server denies that it has old, votes of other servers go back.
 func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	if !k.placed {
 		f := k.step.Acquire(ctx, server.Try{Start: start, Olds: []string{k.old}, Keeps: true}, nil, nil)
 		switch {
 		case f == nil:
 			k.placed = true
-		case f.Kind == Missing, f.Holder != "" && !step(f.Holder): // on a majority old is gone, or another has taken its place
+		case f.Kind == Missing, f.Holder != "" && !step(f.Holder): // on a majority old is gone, or another token has replaced it
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
 			k.giveBack(ctx, start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
 			return f
-		default: // a repeat may find the rest
+		default: // a repeat may get the other votes
 			return f
 		}
 	}
@@ -139,14 +139,14 @@ func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	return nil
 }
 
-// votesOf returns the votes of another token of this take-over, which a server may still have, so that they can be released.
+// votesOf returns the votes of another token of this take-over. A server may still have that token, so it has to be released.
 func (k *Taker) votesOf(token string) *Votes {
 	w := k.votes.InPlace(token, cmp.Or(k.step.Valid, unknownTTL))
 	w.Each((*server.Claim).Foreign)
 	return w
 }
 
-// release releases what the Taker has of a lock that was lost.
+// release releases all that the Taker has, after the lock was lost.
 func (k *Taker) release() {
 	all := []*Votes{k.votes}
 	if k.step != nil {
@@ -155,15 +155,15 @@ func (k *Taker) release() {
 	later(func(c *server.Claim) { c.ReleaseLater(time.Time{}) }, all...)
 }
 
-// giveBack puts old in place of the tokens of t again, where the servers have them. When ctx ends, or the time of a call since
-// start, that goes on in the background. It waits for the tries before on each: a late one must not come behind this.
+// giveBack puts old back in the place of t.Olds, on the servers that have one of them. If ctx ends, or the bound of a call
+// since start, it goes on in the background. On each server it waits for earlier tries: a late one must not come behind this.
 func (k *Taker) giveBack(ctx context.Context, start time.Time, t server.Try) {
 	v, due := k.votes, start.Add(k.votes.Spec().Bound())
 	back, done := context.WithDeadline(ctx, due)
 	v.home.Go(func() {
 		defer done()
 		var asking sync.WaitGroup
-		for i := range v.home.servers { // not by a round, which passes over servers that seem to be silent
+		for i := range v.home.servers { // not by a round, which skips servers that seem to be silent
 			asking.Go(func() {
 				v.claim(i).Quiet(context.Background(), due)
 				if k.step != nil {

@@ -9,34 +9,33 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A round asks all servers at once about one lock, or about each lock of a batch. A server that is asked has a goroutine,
-// which reports to the caller; the caller counts until all is decided, and no longer. What is reported after that changes
-// nothing here: each claim knows what it has on its server.
-// A server that was silent lately is skipped, while those that are asked can still decide without it. It is asked as soon
-// as they can't: otherwise every operation would leave a goroutine and a connection waiting for it until the node timeout.
+// A round asks all servers at once about one lock, or about each lock of a batch. Each server that is asked has a goroutine,
+// which reports to the caller. The caller counts until all locks are decided. A later report changes nothing here, because
+// each claim knows what it has on its server.
+// A server that was silent lately is skipped while the others can decide without it. It is asked as soon as they can't.
+// Otherwise every operation would leave a goroutine and a connection waiting for it until the node timeout.
 type round struct {
 	home  *Quorum
 	ctx   *server.Round // of the operations
 	began time.Time
 	bound time.Duration  // of each operation
-	begin func(i int)    // not nil: called before the goroutine that asks server i
+	begin func(i int)    // not nil: called before the goroutine starts that asks server i
 	ask   func(i int)    // asks server i, and reports
 	told  func(lock int) // not nil: called when a lock is decided, or the round is over
-	votes chan vote      // what is reported
-	rival server.Verdict // the verdict where another try was faster: see tally.split
+	votes chan vote      // what the servers' goroutines report
+	rival server.Verdict // the verdict of a server where another try was faster: see tally.split
 
-	// These belong to the caller.
+	// Only the caller uses these.
 	tallies []tally // one for each lock
 	skipped []int   // servers that were not asked
 }
 
-// A vote is the reply of a server about a lock.
 type vote struct {
 	server, lock int
 	reply        server.Reply
 }
 
-// newRound returns a round about n locks, in which each operation takes no longer than bound from start on.
+// newRound returns a round about n locks. Each of its operations ends within bound, counted from start.
 func (q *Quorum) newRound(ctx context.Context, n int, start time.Time, bound time.Duration) *round {
 	r := &round{
 		home: q, began: start, bound: bound,
@@ -63,10 +62,10 @@ func (r *round) dispatch(i int) {
 	r.home.Go(func() { r.ask(i) })
 }
 
-// run asks the servers, and returns when the round is decided, when ctx ends, or when the servers have used up their
-// time. A server that times out says so itself, in better words: the timer is the last resort.
+// run asks the servers. It returns when the round is decided, when ctx ends, or when the servers have used up their time. A
+// server that times out reports that itself, in better words: the timer is the last resort.
 func (r *round) run(ctx context.Context) {
-	defer close(r.ctx.Over) // also when a function of the caller's panics
+	defer close(r.ctx.Over) // also if a function of the caller panics
 	limit := time.Until(r.began.Add(r.bound)) + r.bound/8
 	now, wait := time.Now(), limit
 	for i, s := range r.home.servers {
@@ -92,11 +91,11 @@ func (r *round) run(ctx context.Context) {
 	}
 }
 
-// count counts the votes. When the timer fires, one that was thought to be alive hangs, so those that were thought to hang
-// are needed; often they were but slow for a moment. They have the time that is left.
+// count counts the votes. When the timer fires, a server that was asked hangs, so the skipped servers are needed. Often they
+// were only slow for a moment. They get the time that is left.
 func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration) {
 	var look <-chan time.Time
-	t := &r.tallies[0] // of the last vote
+	t := &r.tallies[0] // the tally of the last vote
 	for undecided := len(r.tallies); undecided > 0; {
 		if n := len(r.skipped); n > 0 && t.stuck(n) {
 			r.askSkipped()
@@ -112,7 +111,7 @@ func (r *round) count(ctx context.Context, timer *time.Timer, left time.Duration
 				undecided--
 				continue
 			}
-			if t.split(r.rival) && look == nil { // not at once: often they are but slow for a moment
+			if t.split(r.rival) && look == nil { // not at once: often the others are only slow for a moment
 				look = time.After(max(server.MinSilence, r.bound/10))
 			}
 		case <-look:

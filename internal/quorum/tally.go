@@ -8,16 +8,15 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A tally counts the votes of the servers about one lock, as far as they are in. Here stands what a
-// majority is, and what follows from it.
+// A tally counts the servers' votes about one lock as they come in. It defines what a majority is and what follows from it.
 type tally struct {
-	replies   []server.Reply         // Failed until they are in
-	in        []bool                 // who has voted
-	need      int                    // a majority: any two of them have a server in common
-	out       int                    // how many have not voted yet
-	said      [server.Lapsed + 1]int // how many, by verdict
-	permanent int                    // those that failed for good
-	told      bool                   // its outcome was told: later votes change nothing
+	replies   []server.Reply         // by server; Failed until its vote is in
+	in        []bool                 // which servers have voted
+	need      int                    // a majority: any two majorities have a server in common
+	out       int                    // how many servers have not voted yet
+	said      [server.Lapsed + 1]int // how many votes, by verdict
+	permanent int                    // how many failed for good
+	told      bool                   // the outcome was told: later votes change nothing
 }
 
 func newTally(n int) *tally {
@@ -41,31 +40,31 @@ func (t *tally) cast(i int, reply server.Reply) {
 
 func (t *tally) won() bool { return t.said[server.Done] >= t.need }
 
-// decided reports whether a majority has done as asked, or can't any more and the reason is known. A server that is down fails
-// at once; that must not hide what the others are about to say.
+// decided reports whether a majority has done as asked; or can't any more, and the reason is known. A server that is down
+// fails at once, and that must not hide what the other servers are about to answer.
 func (t *tally) decided() bool {
 	if t.won() || t.said[server.Done]+t.out >= t.need {
 		return t.won()
 	}
 	rest, failed := len(t.replies)-t.need, t.said[server.Failed]
-	if failed > rest { // whether for good has to be known too
+	if failed > rest { // it must be known, too, whether they failed for good
 		return t.permanent > rest || t.permanent+t.out <= rest
 	}
 	return failed+t.out <= rest
 }
 
-// stuck reports whether it can't be decided any more without those that were skipped.
+// stuck reports whether the tally can't be decided any more without the skipped servers.
 func (t *tally) stuck(skipped int) bool {
 	return !t.decided() && (t.out == skipped || len(t.replies)-skipped-t.said[server.Failed] < t.need)
 }
 
-// split reports whether a majority has answered a try and is not agreed: rival is the verdict where others were faster. Then
-// its votes stand in their way, so it does not wait for servers that are silent.
+// split reports whether a majority has answered a try without agreeing. rival is the verdict of a server where another try was
+// faster. The votes of a split try stand in the way of the other tries, so it does not wait for silent servers.
 func (t *tally) split(rival server.Verdict) bool {
 	return t.said[rival] > 0 && len(t.replies)-t.said[server.Failed]-t.out >= t.need
 }
 
-// lease reads the end of the validity, and the fence, off the votes that were won.
+// lease returns the end of the validity, and the highest fence, of the votes that were won.
 func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 	var sent time.Time
 	for _, reply := range t.replies {
@@ -80,7 +79,7 @@ func (t *tally) lease(ttl time.Duration) (until time.Time, fence int64) {
 	return sent.Add(Validity(ttl)), fence
 }
 
-// outcome is that of what concerns a lock that is held, an extension, a release or a raise: nil if it was won.
+// outcome returns how an operation on a held lock ended: an extension, a release or a raise. It is nil if a majority did it.
 func (t *tally) outcome() *Failure {
 	n, gone := len(t.replies), t.said[server.Missing]+t.said[server.Taken]
 	switch {
@@ -108,9 +107,9 @@ func (t *tally) outcome() *Failure {
 	return f
 }
 
-func step(token string) bool { return strings.HasSuffix(token, server.StepMark) } // of a Taker, before it has the lock
+func step(token string) bool { return strings.HasSuffix(token, server.StepMark) } // of a Taker in its first step
 
-// refusal is the outcome of a try: nil if it was won.
+// refusal returns the outcome of a try: nil if it was won.
 func (t *tally) refusal() *Failure {
 	n, lapsed := len(t.replies), t.said[server.Lapsed]
 	switch {
@@ -118,7 +117,7 @@ func (t *tally) refusal() *Failure {
 		return nil
 	case n-t.permanent < t.need:
 		return t.failure(Refused, nil)
-	case t.said[server.Missing]+t.said[server.Taken] > 0: // of a token whose place it was to take
+	case t.said[server.Missing]+t.said[server.Taken] > 0: // of an old token that the try was to replace
 		return t.outcome()
 	case lapsed >= t.need:
 		return t.failure(Lapsed, nil)
@@ -128,7 +127,7 @@ func (t *tally) refusal() *Failure {
 	return t.failure(Contended, nil)
 }
 
-// failure collects what the servers said; won is why the votes of the others do not count.
+// failure collects what the servers said. won says why the votes that were won do not count.
 func (t *tally) failure(kind Kind, won error) *Failure {
 	f := &Failure{Kind: kind, Errs: make([]error, len(t.replies))}
 	for i, reply := range t.replies {

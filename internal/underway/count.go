@@ -1,4 +1,4 @@
-// Package underway counts what runs, so that a Close can wait for it.
+// Package underway counts running operations and goroutines, so that a Close can wait for them.
 package underway
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Count is how much is under way. The zero Count is nothing.
+// A Count counts what is under way. The zero Count counts nothing. It is safe for concurrent use.
 type Count struct {
 	n       atomic.Int64
 	closing atomic.Bool
@@ -14,9 +14,9 @@ type Count struct {
 
 func (c *Count) Enter()        { c.n.Add(1) }
 func (c *Count) Leave()        { c.n.Add(-1) }
-func (c *Count) Closing() bool { return c.closing.Load() } // whether a caller waits for the end, or has
+func (c *Count) Closing() bool { return c.closing.Load() } // whether Wait has been called
 
-// Go runs f on a goroutine of its own, which is under way until f returns.
+// Go runs f on its own goroutine, and counts it until f returns.
 func (c *Count) Go(f func()) {
 	c.Enter()
 	go func() {
@@ -25,8 +25,8 @@ func (c *Count) Go(f func()) {
 	}()
 }
 
-// Wait waits until nothing is under way, d at most. Several may wait. It looks again and again, as http.Server.Shutdown
-// does, so that what runs need not tell that it is the last.
+// Wait waits until nothing is under way, for d at most. Several goroutines may call it. It polls, as http.Server.Shutdown
+// does, so that Leave need not report that it was the last.
 func (c *Count) Wait(d time.Duration) {
 	c.closing.Store(true)
 	end := time.Now().Add(d)
