@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Linear waits step after the first try, two steps after the second, and so on.
+// Linear waits step after the first try, two steps after the second, and so on. It panics if step is not positive.
 func Linear(step time.Duration) func(attempt int) time.Duration {
 	must(step > 0, "Linear(%v): the step has to be more than 0", step)
 	return func(attempt int) time.Duration {
@@ -29,8 +29,8 @@ func Exponential(first, limit time.Duration) func(attempt int) time.Duration {
 	}
 }
 
-// Jittered varies the waits of another backoff at random, by half up and down, so that waiters that collided once do
-// not go on colliding. No wait is longer than the longest [time.Duration].
+// Jittered varies the waits of another backoff at random, by half up and down, so that waiters that collided once do not keep
+// colliding. No wait is longer than the longest [time.Duration].
 func Jittered(wait func(attempt int) time.Duration) func(attempt int) time.Duration {
 	must(wait != nil, "Jittered: the function is nil")
 	return func(attempt int) time.Duration { return jitter(wait(attempt)) }

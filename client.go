@@ -13,23 +13,23 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal
-// of all leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts goroutines only
-// while there is work for them; those of [WithQueue] stay for seven seconds, those of [WithMultiplexing] for two to four minutes.
+// A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal of all
+// leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts goroutines only while
+// there is work for them. Those of [WithQueue] stay seven seconds longer, those of [WithMultiplexing] two to four minutes.
 type Client struct {
 	config    *config
 	pools     []Pool
 	engine    *lock.Engine
 	shared    []*mux.Pool // WithMultiplexing, one for each server
 	observers observers
-	warned    sync.Map // the keys of which a failure was logged within the last second
+	warned    sync.Map // keys for which a failure was logged within the last second
 
 	acquired, contended, released, failed, waitTime, holdTime atomic.Int64 // see Stats
 }
 
-// NewClient returns a Client over independent servers, one pool each: a single server, or N of them for Redlock,
-// where a majority decides. The options hold for all its locks. It does not connect. The pools stay the caller's:
-// Close does not close them.
+// NewClient returns a Client over independent servers, with one pool for each: a single server, or N servers for Redlock,
+// where a majority decides. The options apply to all its locks. It does not connect. The pools belong to the caller: Close
+// does not close them.
 //
 // It panics if there are no pools or more than 64, if one is nil or given twice, or if an [Option] makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {
@@ -64,10 +64,10 @@ func (c *Client) shares(other *Client) (same bool) {
 	return c == other || slices.Equal(c.pools, other.pools)
 }
 
-// Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the
-// same key are different objects that exclude each other. The key is used on the server as it is.
+// Mutex returns a Mutex for key, with the options of the Client and those given here. Mutexes of one Client with the same key
+// are different objects that exclude each other. The key is used on the server as it is.
 //
-// It panics if an option makes no sense, or if the key is empty or begins with "redimutex:", as those of this library do.
+// It panics if an option makes no sense, if the key is empty, or if it begins with "redimutex:", as keys of this library do.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
 	mustBeKey("a Mutex", key)
 	return &Mutex{exclusive: exclusive{object{client: c, config: c.configured(c.config, opts), key: key}}}
@@ -78,19 +78,19 @@ func mustBeKey(kind, key string) {
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks; choose another one", key)
 }
 
-// Close ends the holds that are alive, and makes waiting and later calls fail with [ErrClosed]. It stops what runs in the
-// background, and waits for that. If servers hang, Close and the calls that it ends take two node timeouts and one timeout of
-// [WithReplicas] at most. If a lock has longer timeouts than the Client, Close waits for its renewals as long as those say,
-// but for its calls no longer than two node timeouts of the Client.
+// Close ends all live holds, and makes waiting and later calls fail with [ErrClosed]. It stops the work in the background, and
+// waits until that has stopped. If servers hang, Close and the calls that it ends take at most two node timeouts plus one
+// timeout of [WithReplicas]. If a lock has longer timeouts than the Client, Close waits for its renewals as long as those
+// timeouts allow, but for its calls at most two node timeouts of the Client.
 //
-// A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled.
-// Its key is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the
-// key. Without Unlock it expires. Close always returns nil.
+// A hold that Close ends is lost, for the reason [Closed]: its Done channel is closed and its contexts are cancelled. Its key
+// is not deleted, because the code that it protects may still run. Unlock works after Close and deletes the key. Without
+// Unlock the key expires. Close always returns nil.
 func (c *Client) Close() error {
 	c.engine.Close(c.config.terms.Timeout)
 	var closing sync.WaitGroup
 	for _, p := range c.shared {
-		// To close a connection takes next to no time.
+		// Closing a connection takes almost no time.
 		closing.Go(func() { p.Close(min(c.config.terms.Timeout, 50*time.Millisecond)) })
 	}
 	closing.Wait()

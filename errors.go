@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// There is one error for each thing that a caller would do differently. Test for them by [errors.Is]. The details are
-// in *[LockedError], *[LostError] and *[NodeError]. Get them by [errors.As].
+// There is one error for each thing that a caller would do differently. Test for it with [errors.Is]. [errors.As] gets the
+// details: *[LockedError], *[LostError] and *[NodeError].
 var (
 	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
 	ErrLocked = errors.New("locked by another holder")
-	// ErrLost says that the lease ended before Unlock: its work may have overlapped with another holder's. See [LostError].
+	// ErrLost says that the lease ended before Unlock: the work may have overlapped with another holder's. See [LostError].
 	ErrLost = errors.New("lease lost")
-	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock has ended.
+	// ErrUnlocked says that the lock was not locked. It is also the [Lease.Err] of a hold that Unlock or HandOver has ended.
 	ErrUnlocked = errors.New("not locked")
 	// ErrUnavailable says that too few servers answered. A [NodeError] for each server that failed says why.
 	ErrUnavailable = errors.New("too few servers answered")
@@ -24,12 +24,12 @@ var (
 
 // A LockedError says who holds a lock. It matches [ErrLocked].
 type LockedError struct {
-	Key    string        // of a MutexAll one that is held, if that is known, or the first
-	Owner  string        // the holder's label; empty if it has none, if it is unknown, and of readers; see [WithOwner]
+	Key    string        // of a MutexAll: a key that is held or, if that is unknown, the first key
+	Owner  string        // the holder's label, see [WithOwner]; empty if it has none or is unknown, and for readers
 	Left   time.Duration // the rest of the holder's TTL; negative if the key has none, 0 if unknown
-	Nested bool          // the holder is the Do whose ctx the call got: waiting would never end
+	Nested bool          // the Do that gave the call its ctx is the holder: the wait would never end
 
-	upgrade bool // Nested in an RDo, by a call that would write
+	upgrade bool // Nested, and the call would write inside an RDo
 }
 
 func (e *LockedError) Error() string {
@@ -84,7 +84,7 @@ func (e *LostError) Is(target error) bool {
 
 // A NodeError says why one server did not vote.
 type NodeError struct {
-	Node int   // place of its pool in the list given to NewClient, from 0
+	Node int   // index of its pool in the list given to NewClient
 	Err  error // the server's own words, or what happened to the connection
 }
 
@@ -93,7 +93,7 @@ func (e *NodeError) Error() string { return fmt.Sprintf("server %d: %v", e.Node,
 // Unwrap returns Err.
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// A wordedError is a sentence that matches several errors.
+// A wordedError is a message that matches several errors.
 type wordedError struct {
 	words   string
 	matches []error
@@ -102,8 +102,8 @@ type wordedError struct {
 func (e *wordedError) Error() string   { return e.words }
 func (e *wordedError) Unwrap() []error { return e.matches }
 
-// endedBy returns the error of a call that the end of ctx has ended; why is what stood in the way until then, or nil. If
-// ctx was cancelled, its cause is all that the caller wants to know. If time ran out, the error also says what the time
+// endedBy returns the error of a call that stopped because ctx ended; why is what stood in the way before that, or nil. If ctx
+// was cancelled, the error is the cause alone: the caller needs no more. If time ran out, the error also says what the time
 // was not enough for.
 func endedBy(ctx context.Context, key string, why error) error {
 	cause, err := context.Cause(ctx), ctx.Err()

@@ -18,14 +18,14 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Handover is the right to go on with a lock that another process has held. [Lease.HandOver] returns it, and
-// [Mutex.TakeOver] of the same key uses it, once.
+// A Handover is the right to continue the hold of a Mutex, mostly in another process. [Lease.HandOver] returns it, and
+// [Mutex.TakeOver], on a Mutex of the same key, uses it, once.
 //
-// It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text
-// can take the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it.
-// The JSONHandler of log/slog hides a Handover that is logged, but not one inside a struct, a slice or a map.
+// It is carried as text: in JSON, in the message of a queue, in an environment variable. A process that has the text can take
+// the lock: treat it as a secret. MarshalText and encoding/json write it. String, fmt and log/slog hide it. The JSONHandler of
+// log/slog hides a Handover that is the logged value, but not one inside a struct, a slice or a map.
 type Handover struct {
-	secret **handover // behind two pointers: fmt looks behind one, where it is a field of another struct
+	secret **handover // behind two pointers: fmt follows one, if the Handover is a field of another struct
 }
 
 type handover struct{ key, token string }
@@ -35,7 +35,7 @@ const (
 	handoverHidden = "redimutex.Handover(hidden)"
 )
 
-// MarshalText returns h as text. The zero Handover is an error.
+// MarshalText returns h as text. For the zero Handover it returns an error.
 func (h Handover) MarshalText() ([]byte, error) {
 	if h.secret == nil {
 		return nil, errors.New("redimutex: this Handover is empty: Lease.HandOver returns one")
@@ -45,8 +45,8 @@ func (h Handover) MarshalText() ([]byte, error) {
 	return base64.RawURLEncoding.AppendEncode([]byte(handoverMark), b), nil
 }
 
-// UnmarshalText reads what MarshalText has written. Line breaks, which a shell may add, do no harm behind it, or in it after
-// its dot. Any other text, or one that was cut or changed, is an error that leaves h as it is.
+// UnmarshalText reads the text of MarshalText. It ignores line breaks, which a shell may add, at the end of the text and after
+// its dot. For any other text, or one that was cut or changed, it returns an error and leaves h as it is.
 func (h *Handover) UnmarshalText(text []byte) error {
 	coded, ok := strings.CutPrefix(string(text), handoverMark)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(coded)
@@ -66,33 +66,33 @@ func (h Handover) String() string { return handoverHidden }
 // Format hides the Handover from every verb of package fmt.
 func (h Handover) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(handoverHidden)) }
 
-// LogValue hides the Handover from log/slog, where it is the value that is logged.
+// LogValue hides the Handover from log/slog, if it is the value that is logged.
 func (h Handover) LogValue() slog.Value { return slog.StringValue(handoverHidden) }
 
-// HandOver ends this hold, and returns a [Handover]. Until within is over, [Mutex.TakeOver] goes on with it in any
-// process, and no other caller gets the lock. After that the lock is free. With [WithMinHold] it is not free before
-// that has passed, and can be taken over until then. A taker has its own options.
+// HandOver ends this hold, and returns a [Handover]. Until within is over, [Mutex.TakeOver] can continue the hold in any
+// process, and no other caller gets the lock. If it is not taken over, the lock is then free. With [WithMinHold] it is not
+// free before that time has passed too, and can be taken over until then. The Mutex that takes over has its own options.
 //
-// Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a
-// Do returns the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is
-// accepted, so a deferred one does no harm. But an Unlock that comes after another goroutine has locked the same Mutex
-// ends that hold: there, defer Release. The ctx of a Do ends too: send the Handover with another one, or else take it over.
+// Whatever the server answers, the hold is over in this process: Err is [ErrUnlocked], the Mutex is unlocked, and a Do returns
+// the error of its f. Write nothing more that the lock protects. One Unlock or Release that follows is accepted, so a deferred
+// one does no harm. But if another goroutine has locked the same Mutex since, Unlock ends that hold: in this case defer
+// Release. The ctx of a Do ends too: use another ctx to send the Handover or, if that fails, to take it over.
 //
 // The error matches
 //   - [ErrLost] when the lease had ended before: there is nothing to hand over, and the Handover is empty;
 //   - [ErrUnlocked] when the hold was released or handed over before;
 //   - [ErrUnavailable] when too few servers answered, or while another HandOver of this Lease is under way;
-//   - the cause of ctx when that ended meanwhile; one that has ended before does not matter;
-//   - [NodeError] alone when servers refuse for good;
+//   - the cause of ctx when ctx ended during the call; a ctx that had ended before does not matter;
+//   - [NodeError] alone at a permanent error (see [Mutex.Lock]);
 //   - [ErrClosed] when the Client was closed just before: the lock is released, and the Handover is empty.
 //
-// With ErrUnavailable, the cause of ctx or a NodeError alone, the Handover is returned all the same, and may work. Repeat
-// the call on the same Lease: it returns the same Handover and finds what the first call did, or says ErrLost if another has
-// taken over. Without a repeat, servers that did nothing keep the key for as long as the lease lasts, and the others until
-// within is over. HandOver takes one node timeout at most, and that of [WithReplicas].
+// With ErrUnavailable, the cause of ctx or a NodeError alone, HandOver still returns the Handover, which may work. Repeat the
+// call on the same Lease: it returns the same Handover and finds what the first call did, or returns ErrLost if another
+// process has taken over. Without a repeat, servers that did nothing keep the key until the lease ends, and the others until
+// within is over. HandOver takes at most one node timeout, plus the timeout of [WithReplicas].
 //
-// It is another error, and the hold goes on unchanged, if within is 0 or less (below 10 ms counts as 10 ms), or above 100
-// years, or if the hold is not that of a Mutex of one key.
+// If within is 0 or less, or above 100 years, or if the hold is not that of a Mutex of one key, HandOver returns another
+// error, and the hold goes on unchanged. A within below 10 ms counts as 10 ms.
 func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, error) {
 	o := l.of
 	switch {
@@ -124,13 +124,13 @@ func (l *Lease) HandOver(ctx context.Context, within time.Duration) (Handover, e
 	return g.to, err
 }
 
-// handed is what a hold was handed over as.
+// handed is the hand-over that ended a hold.
 type handed struct {
 	to       Handover
-	released atomic.Bool // the one release that is accepted after it has come
+	released atomic.Bool // whether the one release that is accepted afterwards was called
 
-	mu    sync.Mutex
-	again lock.Again // nil: it is known what the servers have done
+	mu    sync.Mutex // held during each HandOver
+	again lock.Again // repeats it; nil: it is known what the servers have done; guarded by mu
 }
 
 func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
@@ -155,29 +155,29 @@ func (g *handed) repeat(ctx context.Context, l *Lease) (Handover, error) {
 }
 
 type takings struct {
-	mu    sync.Mutex   // held by the one that is under way
-	begun *lock.Taking // the last one, if it had no answer
+	mu    sync.Mutex   // held during a TakeOver
+	begun *lock.Taking // the last TakeOver, if it has not succeeded; guarded by mu
 }
 
-// TakeOver tries once to go on with a hold that [Lease.HandOver] has handed over. m is then locked, with a lease of its own
-// options: see [Mutex.Lease]. With [WithFencing] its fence is above the giver's, so a resource refuses late writes.
+// TakeOver tries once to continue a hold that [Lease.HandOver] has handed over. m is then locked, with a lease by the options
+// of m: see [Mutex.Lease]. With [WithFencing] its fence is above the giver's, so a resource refuses the giver's late writes.
 //
 // The error matches
 //   - [ErrLost] when it is too late: the time is over, or the Handover was used already; or too early: a HandOver that
-//     returned [ErrUnavailable] has to be repeated first. Over several servers, takers that try at the same moment may
-//     split the votes: then all get this error, and the Handover stays good;
-//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been
-//     taken over. Repeat the call with the same Mutex: it finds what the first did, or takes the lock over now.
-//     Without a repeat the key expires: with the Handover, or with the lease of m;
-//   - [ErrLocked] when m is locked, or another TakeOver of it is under way: the Handover stays good;
-//   - [ErrClosed] when the Client is closed. What this call took over is given back, if the servers answer: over
-//     several servers for the time that it had left, on one for the TTL of m.
+//     returned [ErrUnavailable] has to be repeated first. Over several servers, takers that try at the same moment may split
+//     the votes: then all get this error, and the Handover stays valid;
+//   - [ErrUnavailable] when too few servers answered, and the cause of ctx when that ended. The lock may have been taken over.
+//     Repeat the call with the same Mutex: it finds what the first call did, or takes the lock over now. Without a repeat the
+//     key expires: with the Handover, or with the lease of m;
+//   - [ErrLocked] when m is locked, or another TakeOver of m is under way: the Handover stays valid;
+//   - [ErrClosed] when the Client is closed. What this call took over is given back to the Handover, if the servers answer:
+//     over several servers for the time that the Handover had left, on one server for the TTL of m.
 //
-// A Handover of another key is an error that says so, and stays good; so does it where servers refuse for good: a [NodeError]
-// alone. An empty one is an error too. TakeOver takes one node timeout at most, and that of [WithReplicas].
+// For a Handover of another key, the error says so. At a permanent error it is a [NodeError] alone. In both cases the Handover
+// stays valid. An empty one is an error too. TakeOver takes at most one node timeout, plus that of [WithReplicas].
 //
-// If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss
-// one of them may have the lock, and Unlock would end its hold.
+// If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss one of
+// them may have the lock, and Unlock would end its hold.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	must(m.client != nil, zero)
 	var why error

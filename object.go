@@ -16,25 +16,24 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// An object is what can be held: the part of a Mutex that its Leases need, and that every kind of lock has. What an
-// object can do, it can do for many holds at once.
+// An object is the part that every kind of lock has, and that its Leases need. All its methods allow many holds at a time.
 type object struct {
 	client *Client
 	config *config
 	key    string
 	more   []string              // further keys of a MutexAll
-	hold   atomic.Pointer[Lease] // the current one, or one that was handed over; nil where many may be held
-	reads  *readHolds            // of an RWMutex
+	hold   atomic.Pointer[Lease] // the current hold, or one that was handed over; nil for kinds with many holds
+	reads  *readHolds            // of an RWMutex: the holds that RUnlock ends
 }
 
 // Key returns the key on the server.
 func (o *object) Key() string { return o.key }
 
-// Client returns the Client that made the lock. The short forms, such as [New], make one for it.
+// Client returns the Client that made the lock. The short forms, such as [New], make a Client for the lock.
 func (o *object) Client() *Client { return o.client }
 
-// Logger returns where the lock logs what no return value can carry: see [WithLogger]. It is for code that drives the
-// lock and has something to add.
+// Logger returns the logger for what no return value of the lock can carry: see [WithLogger]. Code that drives the lock may
+// log to it, too.
 func (o *object) Logger() *slog.Logger { return cmp.Or(o.config.logger, slog.Default()) }
 
 const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
@@ -42,7 +41,7 @@ const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a met
 // once is the timeout of a call that tries once.
 const once time.Duration = -1
 
-// acquire gets a hold within the timeout of LockContext: 0 leaves the end to ctx, and below 0 it tries once.
+// acquire gets a hold. The timeout is that of LockContext: with 0 only ctx ends the wait, below 0 acquire tries once.
 func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, error) {
 	must(o.client != nil, zero)
 	if timeout > 0 {
@@ -80,7 +79,7 @@ func (o *object) acquired(ctx context.Context, l *Lease, r lock.Result) {
 	}
 	told := false
 	defer func() {
-		// If the callback panics or ends the goroutine, the caller never learns that it has the lock.
+		// If the callback panics or ends the goroutine, the caller never learns that it has the lock: release it.
 		if !told {
 			_, _ = l.release(context.Background())
 		}
@@ -97,7 +96,7 @@ func (o *object) failed(e Event) error {
 	return e.Err
 }
 
-// tried reports whether a TryLock succeeded. It logs what the caller would not expect.
+// tried reports whether a TryLock succeeded. It logs errors other than ErrLocked.
 func (o *object) tried(verb string, err error) bool {
 	if err != nil && !errors.Is(err, ErrLocked) {
 		o.Logger().Warn("redimutex: "+verb, "key", o.key, "err", err)
@@ -113,7 +112,7 @@ func (o *object) unlocked(verb string, err error) {
 	o.tried(verb, err)
 }
 
-// toError turns what the engine says of a call with ctx into the error that the caller gets.
+// toError turns the failure of a call with ctx into the error that the caller gets.
 func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 	switch {
 	case f.Kind == quorum.Closed:
@@ -126,7 +125,7 @@ func (o *object) toError(ctx context.Context, f *quorum.Failure) error {
 	return endedBy(ctx, o.key, o.serversError(f.Before))
 }
 
-// unsettled is the error of a hold's verb that the servers have not confirmed. If ctx has ended meanwhile, it says so.
+// unsettled returns the error of an operation on a hold that the servers have not confirmed. If ctx has ended, it says so.
 func (o *object) unsettled(ctx context.Context, f *quorum.Failure) error {
 	err := o.toError(ctx, f)
 	if conn.Over(ctx) && !errors.Is(err, ErrLost) {
@@ -142,7 +141,7 @@ func (o *object) keyAt(i int) string {
 	return o.key
 }
 
-// serversError turns what the servers say into the error that the caller gets.
+// serversError turns what the servers answered into the error that the caller gets.
 func (o *object) serversError(f *quorum.Failure) error {
 	what, errs := "refused", []error(nil)
 	switch f.Kind {

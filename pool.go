@@ -11,24 +11,24 @@ import (
 	"github.com/redimutex/redimutex/internal/redisurl"
 )
 
-// A Pool is where connections come from. *redis.Pool of redigo and *redisc.Cluster of mna/redisc fit as they are. If
-// the Pool has GetContext(ctx), that is called instead of Get, and waiting for a connection ends with the node
-// timeout. A type that embeds a *redis.Pool has its GetContext: if it changes Get, it must change GetContext, too. If
-// a connection has Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
+// A Pool supplies connections. *redis.Pool of redigo and *redisc.Cluster of mna/redisc fit as they are. If a Pool has
+// GetContext(ctx), that is called instead of Get, and the wait for a connection ends with the node timeout. A type that embeds
+// a *redis.Pool inherits its GetContext: if the type changes Get, it must change GetContext, too. If a connection has
+// Bind(keys...), as those of redisc do, it is bound to the node that serves the key.
 //
-// A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). What that dials replaces a broken
-// connection; and while the pool is full, it serves renewals, and releases in the background. It does not count against the
-// pool's limit: beside the pool there may be as many connections as that limit allows in it, and more for renewals and such
-// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones. Do("") has to return
-// all pending replies, as redigo's.
+// A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). A dialled connection replaces a broken
+// one. While the pool is full, dialled connections also serve renewals, and releases in the background. They do not count
+// against the pool's limit: there may be as many of them as that limit allows in the pool, and more for renewals and such
+// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones. Do("") of a
+// connection has to return all pending replies, as redigo's does.
 //
-// Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled
-// with. A panic of the Pool, or of a connection that runs a command, is an error of the operation.
+// Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled with. A
+// panic of the Pool, or of a connection that runs a command, becomes an error of the operation.
 type Pool interface{ Get() redis.Conn }
 
 const (
-	dialTimeout = 5 * time.Second // also for reading and writing, where no command has its own
-	maxIdle     = 64              // connections kept open; to dial, over TLS above all, takes longer than to lock
+	dialTimeout = 5 * time.Second // also to read and to write, for commands without a timeout of their own
+	maxIdle     = 64              // connections kept open: dialling, above all over TLS, takes longer than locking
 	idleTimeout = 4 * time.Minute // less than the 5 minutes after which some servers and firewalls hang up
 )
 
@@ -38,12 +38,12 @@ const (
 //	rediss://...                                  the same over TLS
 //	unix://[[user]:password@]/path/to/socket[?db=n]
 //
-// It does not connect. Connecting, reading and writing time out after 5 s. It keeps up to 64 idle connections, for 4
-// minutes, and dials as many as are in use. A connection that was idle for 10 s is tested before use. opts are applied
-// after the URL. The connections are those of [Dialer].
+// It does not connect. Connecting, reading and writing time out after 5 s. The pool keeps up to 64 idle connections, for 4
+// minutes, and does not limit those in use. A connection that was idle for 10 s is tested before use. opts are applied after
+// the URL. The connections are those of [Dialer].
 //
-// Errors do not show the URL: it may contain a password, and an unescaped special character can move a password into
-// any part of it.
+// Errors do not show the URL: it may contain a password, and an unescaped special character can move a password into any part
+// of it.
 func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	t, err := redisurl.Parse(rawURL)
 	if err != nil {
@@ -52,8 +52,8 @@ func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	return NewPoolAt(t.Network, t.Address, append(t.Options, opts...)...), nil
 }
 
-// NewPoolAt is NewPool for a server that is known by its address, with the options of redis.Dial. A
-// redis.DialContextFunc among them may do more than dial, such as log in with a password that changes.
+// NewPoolAt is NewPool with an address instead of a URL, and with the options of redis.Dial. A redis.DialContextFunc among
+// them may do more than dial, such as log in with a password that changes.
 func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 	d := conn.NewDialer(network, address, append([]redis.DialOption{
 		redis.DialConnectTimeout(dialTimeout), redis.DialTLSHandshakeTimeout(dialTimeout),
@@ -62,16 +62,16 @@ func NewPoolAt(network, address string, opts ...redis.DialOption) *redis.Pool {
 	return &redis.Pool{MaxIdle: maxIdle, IdleTimeout: idleTimeout, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
 }
 
-// Dialer is for experts who tune a pool of their own: it returns the DialContext for it. The pool of [NewPool] has it
-// already, and any other pool works, too. The connections are those of redis.DialContext with the same options, but
-// each phase of them ends with the ctx: dial, TLS handshake, AUTH, SELECT and commands.
+// Dialer is for experts who tune a pool of their own: it returns a DialContext for that pool. The pool of [NewPool] has it
+// already, and pools without it work, too. The connections are those of redis.DialContext with the same options, but each
+// phase ends when its ctx ends: dial, TLS handshake, AUTH, SELECT and commands.
 //
-// Such connections are used on the goroutine of the caller, which is faster; others need a second goroutine. For that
-// the DialContext of the pool has to be this very function, not one that calls it, and its TestOnBorrow and
-// TestOnBorrowContext have to be nil.
+// The library uses such connections on the goroutine of the caller, which is faster; others need a second goroutine. For this
+// the DialContext of the pool has to be the returned function itself, not one that calls it. TestOnBorrow and
+// TestOnBorrowContext of the pool have to be nil.
 //
-// Commands of other code, without a ctx, have the timeouts in opts. A function for dialling in opts is used as well;
-// its connections have to support deadlines, and be closed at once.
+// Commands of other code, without a ctx, have the timeouts in opts. A function for dialling in opts is used as well. Its
+// connections have to support deadlines; their Close must act at once, and end a blocked Read or Write.
 func Dialer(network, address string, opts ...redis.DialOption) func(context.Context) (redis.Conn, error) {
 	return conn.NewDialer(network, address, opts...).DialContext
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Trace is a set of functions to be called as things happen to locks, like [net/http/httptrace.ClientTrace]. Any of
-// them may be nil. They are called on the goroutine that locks, renews or unlocks. So they must return soon, and must
-// not panic, nor lock, unlock or close anything of this package.
+// A Trace is a set of functions to be called as things happen to locks, like [net/http/httptrace.ClientTrace]. Any of them may
+// be nil. They are called on the goroutine that locks, renews or unlocks. So they must return soon. They must not panic, and
+// must not lock, unlock or close anything of this package.
 //
-// Every call that wants a lock of its own ends with Acquired or GaveUp; a Do inside the hold of another one
-// ([WithReentrancy]) has no events. Every hold that is unlocked or handed over ends with Released. A Lost comes before that,
+// Every call that wants a lock of its own ends with Acquired or GaveUp; a Do that runs inside the hold of another one
+// ([WithReentrancy]) has no events. Every hold that is unlocked or handed over ends with Released. Lost comes before Released,
 // if it returns within a node timeout. A lease may be lost at once, so Lost may be called before Acquired has returned.
 type Trace struct {
 	Waiting  func(Event) // a call queues behind others of this process
@@ -25,12 +25,12 @@ type Trace struct {
 	Acquired func(Event) // a lock was acquired, or taken over
 	GaveUp   func(Event) // a call has ended without the lock; Err says why
 	Renewed  func(Event) // a renewal or Extend has succeeded, or failed with Err; one that finds a loss is reported by Lost alone
-	Released func(Event) // a lock was unlocked, or handed over; Err if that did not work
+	Released func(Event) // a lock was unlocked, or handed over; Err if that failed
 	Lost     func(Event) // a lease was lost; Err says why
 }
 
-// An Event is what the functions of a [Trace] get. Key, Kind and Owner are always there; Fence is there with the
-// Lease, if the lock has [WithFencing]. The other fields have their zero value where this table has no mark:
+// An Event is what the functions of a [Trace] get. Key, Kind and Owner are always set. Fence is set together with Lease, if
+// the lock has [WithFencing]. Other fields are set where the table has a mark, and otherwise zero:
 //
 //	          Context  Lease  Attempt  Wait  Held  Until  Err
 //	Waiting   x
@@ -54,23 +54,23 @@ type Event struct {
 	Err     error
 }
 
-// Observe calls the functions of t for all locks of the Client from now on, until stop is called. It is for metrics and
-// the like, which are added to a Client that exists. A lock with [WithTrace] calls both. Events under way when stop is
-// called may still be reported after it returns.
+// Observe calls the functions of t for all locks of the Client from now on, until stop is called. It is for metrics and other
+// code that is added to an existing Client. A lock with [WithTrace] calls both Traces. An Event that is under way when stop is
+// called may still be reported after stop returns.
 func (c *Client) Observe(t *Trace) (stop func()) {
 	must(t != nil, "Observe needs a Trace, and got nil")
-	own := *t // t may be observing already
+	own := *t // a copy, for stop to remove: t may be observing already
 	c.observers.change(&own, nil)
 	return func() { c.observers.change(nil, &own) }
 }
 
-// observers are the Traces of a Client. Reading them costs the paths of a lock one atomic load.
+// observers are the Traces of a Client. To read them costs an operation one atomic load.
 type observers struct {
 	mu  sync.Mutex // held while they are changed
 	all atomic.Pointer[[]*Trace]
 }
 
-// change adds a Trace, or removes one. Nil: none.
+// change adds one Trace and removes another. Either may be nil.
 func (o *observers) change(add, remove *Trace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +81,7 @@ func (o *observers) change(add, remove *Trace) {
 	o.all.Store(&all)
 }
 
-// traced reports whether a Trace observes o. Where that happens often, it is asked before an Event is made.
+// traced reports whether a Trace observes o. Callers on frequent paths ask this before they make an Event.
 func (o *object) traced() bool {
 	return o.config.trace != nil || len(*o.client.observers.all.Load()) > 0
 }
@@ -111,7 +111,7 @@ func (o *object) emit(on func(*Trace) func(Event), e Event) {
 	}
 }
 
-// An observer passes what the engine reports of a call and its hold on to the Traces.
+// An observer passes what the engine reports about a call and its hold to the Traces, or to the log.
 type observer Lease
 
 func (o *observer) Waiting(ctx context.Context) {
@@ -125,7 +125,7 @@ func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *
 	}
 }
 
-// Unavailable logs why a call goes on waiting, once a second for each key at most.
+// Unavailable logs why a call goes on waiting, at most once a second for each key.
 func (o *observer) Unavailable(f *quorum.Failure) {
 	l, warned := o.of, &o.of.client.warned
 	if _, found := warned.LoadOrStore(l.key, nil); !found {

@@ -2,24 +2,23 @@ package redimutex
 
 import "context"
 
-// TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors, unless another
-// holder has the lock.
+// TryLock tries once to lock m, without waiting, and reports whether it succeeded. It logs errors other than [ErrLocked].
 func (m *exclusive) TryLock() bool { return m.tried("TryLock", m.TryLockContext(context.Background())) }
 
 // TryLockContext tries once to lock m. It does not wait for a holder, and does not overtake waiting goroutines of this
-// process. It takes one node timeout at most, plus the timeout of [WithReplicas]. The errors are those of [Mutex.LockContext].
+// process. It takes at most one node timeout, plus the timeout of [WithReplicas]. The errors are those of [Mutex.LockContext].
 //
-// It may find a free lock held while another goroutine of this process tries or gives up. With several servers, callers
-// that try at the same moment may split the votes, so that none has a majority.
+// It may report a free lock as held while another goroutine of this process tries to lock it or gives up. With several
+// servers, callers that try at the same moment may split the votes, so that none has a majority.
 func (m *exclusive) TryLockContext(ctx context.Context) error {
 	_, err := m.acquire(ctx, once)
 	return err
 }
 
-// TryAcquire is [Mutex.TryLockContext] that returns the hold.
+// TryAcquire is [Mutex.TryLockContext], and returns the hold.
 func (m *exclusive) TryAcquire(ctx context.Context) (*Lease, error) { return m.acquire(ctx, once) }
 
-// TryDo is [Mutex.Do] that tries once to lock m. It returns the error of [Mutex.TryLockContext] if that fails.
+// TryDo is [Mutex.Do], but tries to lock m only once. If that fails, it returns the error of [Mutex.TryLockContext].
 func (m *exclusive) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.do(ctx, f, once)
 }
