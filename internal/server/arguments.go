@@ -3,22 +3,22 @@ package server
 import "time"
 
 const (
-	// fenceTTL is how long a fence counter outlives the last lease, counted from when the server's clock has passed the fence:
-	// a counter that has expired starts again from that clock.
+	// fenceTTL is how long a fence counter outlives the last lease. It begins when the server's clock has passed the fence,
+	// because a counter that has expired starts again from that clock.
 	fenceTTL = time.Hour
 	QueueTTL = 30 * time.Second   // how long a queue outlives the last look of a waiter; live waiters look every second
 	guardKey = reserved + "guard" // marks a server that has kept its data
 )
 
-// arguments lays out the arguments of one command after the other. It keeps the values of the last one: a key, token or TTL
-// that is the same need not be put into an interface again, which would allocate.
+// arguments lays out the arguments of commands, one command after the other. It keeps the interfaces of the last command:
+// an equal key, token or TTL is not put into an interface again, which would allocate.
 type arguments struct {
 	list                  []any
 	key, token, ttl, want any
 	back                  any // a []any: see undo
 }
 
-// remember keeps what most commands have, in interfaces. A release has no TTL, and leaves that of the last try for the next.
+// remember puts what most commands carry into interfaces. A release carries no TTL: that of the last try is kept for the next.
 func (a *arguments) remember(l *Lock, ttl time.Duration) {
 	box(&a.key, l.Key)
 	box(&a.token, l.Token)
@@ -38,13 +38,13 @@ func box[T comparable](place *any, value T) {
 	}
 }
 
-// plain is what follows SET in the command.
+// plain returns the arguments of a SET NX PX.
 func (a *arguments) plain(l *Lock) []any {
 	a.remember(l, l.TTL)
 	return append(a.list[:0], a.key, a.token, "NX", "PX", a.ttl)
 }
 
-// undo is the whole command that takes back what plain has laid out last. It is good until the next call of plain.
+// undo returns the whole command that undoes the SET of the last call of plain. It is valid until the next call of plain.
 func (a *arguments) undo() any {
 	copy(a.back.([]any), []any{"EVAL", Mutex.scripts[release][false]().source, 1, a.key, a.token})
 	return a.back
@@ -52,13 +52,13 @@ func (a *arguments) undo() any {
 
 var flag = map[bool]any{false: "0", true: "1"}
 
-// queueTTL is 0 for one that polls: it does not queue, and only leaves (see acquire.lua).
+// queueTTL is 0 for a waiter that polls: it takes no place in the queue, and leaves one that it may have (see acquire.lua).
 var queueTTL = map[bool]any{false: QueueTTL.Milliseconds(), true: 0}
 
-var usual = [...]any{1, "0", "0", "", "", "0", "0"} // from ARGV[5] on: see head.lua
+var usual = [...]any{1, "0", "0", "", "", "0", "0"} // the usual values of ARGV[5] to ARGV[11]: see head.lua
 
-// lay returns the script of a request, and what follows it in the command, as head.lua says: the number of keys, the
-// keys, the arguments. Its first place is free, for the script itself.
+// lay returns the script of a request, and what follows the script in the command: the number of keys, the keys and the
+// arguments, as head.lua lists them. The first place of the list is left free for the script.
 func (op *operation) lay(r *request) (script, []any) {
 	a, l, t := &op.args, &r.claim.Lock, &op.try
 	a.remember(l, r.ttl)
@@ -72,7 +72,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		due, _ = op.server.nodes.at(l.Key).clock.at(op.due)
 	}
 	switch v := op.verb; {
-	case t.Regains: // the lock has its fence, which was written before
+	case t.Regains: // the lock has its fence already
 	case v == acquire, v == swap:
 		fence = string(l.Fence)
 		if t.Shows > 0 {
@@ -90,7 +90,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		keep, mark, member = r.claim.toRelease()
 		if ms = "0"; keep > 0 {
 			ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
-		} else if l.Kind.plain && !l.Queue && len(l.More) < 100 { // see simple.lua; Lua has no room for more
+		} else if l.Kind.plain && !l.Queue && len(l.More) < 100 { // see simple.lua; Lua has no room for more keys
 			return s, append(list, a.token)
 		}
 	}
@@ -110,7 +110,7 @@ func (op *operation) lay(r *request) (script, []any) {
 		list = append(list, guardKey)
 	}
 	list[1] = len(list) - 2
-	guarded, first := l.Guard && (op.verb == acquire || op.verb == swap), len(list)+4 // first: of what may be left out
+	guarded, first := l.Guard && (op.verb == acquire || op.verb == swap), len(list)+4 // first: the first argument that may be left out
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:

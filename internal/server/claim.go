@@ -9,59 +9,59 @@ import (
 	"time"
 )
 
-// A Claim is all that one token may have on one server, from the first try to the answered release. Whatever is sent for
-// the token goes through its Claim, which knows what may still be executed there.
+// A Claim is all that one token may have on one server, from the first try to the answered release. Every command for the
+// token goes through its Claim, which knows which commands the server may still execute.
 //
 //	wanted ─ End ─→ ended ─ Release, ReleaseLater ─→ released ─ an answer ─→ away ─→ gone
 //	   └──────────────────────┘                         └─ nothing to release ────────┘
 //
 // Invariants:
-//   - Nothing is sent for a Claim that is not wanted any more, but its release (begin).
-//   - It is gone only when a release was answered that was sent after all that could create the lock. A try without an
-//     answer can do so until its deadline. A plain one has no deadline: a second release has to be answered that was sent
-//     after the answer to the first (answered).
+//   - When a Claim is no longer wanted, nothing is sent for it but its release (begin).
+//   - It is gone only when a release was answered that was sent after every command that could create the lock. A try without
+//     an answer can create the lock until its deadline. A plain try has no deadline, so a second release has to be answered
+//     that was sent after the answer to the first (answered).
 //   - A token for which a release or an undo was sent is never tried again (Spent).
 //
-// What nothing was sent for, or what the server has refused, is gone with the release, without asking. A Claim is given up, as
-// if it were gone, when all that its token may have has expired; when the runner is full; or when the Client is closed.
+// If nothing was sent for a Claim, or the server refused every try, its release sends nothing, and it is gone. A Claim is
+// given up, as if it were gone, when all that its token may have has expired, the runner is full, or the Client is closed.
 type Claim struct {
 	Lock
 	server *Server
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	state     state
-	running   int16         // commands under way
-	tries     int16         // those of them that could create the lock
+	running   int16         // commands under way, releases excepted
+	tries     int16         // commands under way that could create the lock
 	releasing bool          // a release is under way, or the runner will send one
 	there     bool          // the server may have something of the token
-	waits     bool          // it may have a place in the queue, or a mark that it waits
-	doubt     bool          // a plain try has no answer: whether its undo was sent is not known
-	silent    bool          // a try had no answer, and no later one has had one
-	cut       bool          // that was because its caller's ctx had ended
-	overtook  bool          // a release was answered, but an unanswered try may be executed behind it: another release follows
-	changed   chan struct{} // closed when no command is under way, or it is away; nil if no caller waits for that
+	waits     bool          // the server may have a place in the queue or a mark of the token
+	doubt     bool          // a plain try has no answer: it is not known whether its undo was sent
+	silent    bool          // a try got no answer, and neither did any later try
+	cut       bool          // the last unanswered try was cut short, because its caller's ctx had ended
+	overtook  bool          // a release was answered, but an unanswered try may be executed after it: another release follows
+	changed   chan struct{} // closed when no command is under way, or the claim is away; nil if no caller waits for that
 
-	// Since epoch; 0: never.
-	until     time.Duration // when what the token may have has expired, at the latest
-	open      time.Duration // no try without an answer is executed after this
-	extending time.Duration // no extension without an answer is executed after this
-	keep      time.Duration // released: the lock is to expire then; 0: at once
+	// Moments since epoch; 0: never.
+	until     time.Duration // everything that the token may have has expired by then
+	open      time.Duration // no unanswered try is executed after this
+	extending time.Duration // no unanswered extension is executed after this
+	keep      time.Duration // of a released claim: when the lock is to expire; 0: at once
 }
 
 type state int8
 
 const (
-	wanted   state = iota // by a caller who waits for the lock, or holds it
-	ended                 // lost, or its Client is closed; it has still to be released
-	released              // the caller has released it
-	away                  // out of the next claim's way: a release was answered, and a second one if a try may follow the first
-	gone                  // nothing of it is left, or it was given up
+	wanted   state = iota // a caller waits for the lock, or holds it
+	ended                 // the lock is lost, or the Client is closed; the claim still has to be released
+	released              // the caller has released the claim
+	away                  // out of the next claim's way: a release was answered, and a second one if a try may be executed after the first
+	gone                  // the server has nothing of the token, or the claim was given up
 )
 
-// Claim makes c the claim of a new token.
+// Claim makes c the claim of the new token of l.
 func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
 
-// End has nothing more sent for the claim but its release.
+// End makes sure that nothing more is sent for the claim but its release.
 func (c *Claim) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,14 +75,14 @@ func (c *Claim) Spent() bool {
 	return c.doubt || c.state != wanted
 }
 
-// Unknown reports whether the last try has no answer yet, and may still take the lock, behind another holder.
+// Unknown reports whether the last try has no answer yet, and may still take the lock after another holder.
 func (c *Claim) Unknown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tries > 0 || c.silent && Monotonic() < c.open
 }
 
-// mayHave notes that the token may have something on the server, or may get it within that time.
+// mayHave notes that the token may have something on the server, or may get something there within that time.
 func (c *Claim) mayHave(waits bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,35 +91,35 @@ func (c *Claim) mayHave(waits bool, within time.Duration) {
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
-// Foreign notes that another process may have put the token there, or does so in a try that is under way: see tried. We
-// don't know the node timeout of that process.
+// Foreign notes that another process may have put the token on the server, or may still do so by a try that is under way. We
+// don't know the node timeout of that process, so twice the longest default counts: see tried.
 func (c *Claim) Foreign() { c.mayHave(false, 2*max(c.Timeout, MaxTimeout)) }
 
-// Given notes that the token has the lock without a try of the Claim: it was taken elsewhere, or a message has handed it to the
-// waiter. That may come from a Mutex on the key of an RWMutex, which knows no marks: so the mark may still be there.
+// Given notes that the token has the lock without a try of this Claim: it was taken elsewhere, or a message has handed it to
+// the waiter. The message may come from a Mutex on the key of an RWMutex. A Mutex knows no marks, so ours may still be there.
 func (c *Claim) Given() { c.mayHave(c.Kind.Shows, 0) }
 
-// A Try says how a lock is asked for, or a token is put in the place of another.
+// A Try says how to ask for a lock, or how to put a token in the place of another one.
 type Try struct {
 	Start   time.Time     // when the bound begins; zero: now
 	TTL     time.Duration // 0: that of the lock
-	Plain   bool          // SET NX PX will do, where it can: the caller goes on trying and needs to know nothing of the holder
+	Plain   bool          // SET NX PX may be used if possible: the caller will try again, and needs no news of the holder
 	Queues  bool          // the caller waits in the queue
-	Polls   bool          // it may have a place there, and can't be woken just now: it leaves that when it gets the lock
-	Arrived int64         // the server's clock in µs when it came there; 0: not yet
-	Rejoins bool          // where it is missing, it goes back to its place; else missing means Lapsed
-	Shows   time.Duration // > 0: the others see for so long that it waits
+	Polls   bool          // the caller may be in the queue, but can't be woken now: it leaves the queue when it gets the lock
+	Arrived int64         // when the caller came to the queue, on the server's clock in µs; 0: not yet
+	Rejoins bool          // a caller missing in the queue goes back to its place; else its try is answered by Lapsed
+	Shows   time.Duration // > 0: how long the others see that the caller waits
 	With    []*Claim      // tokens that enter together with this one
 	Olds    []string      // not nil: take the place of one of these tokens
-	Keeps   bool          // the new token lasts as long as the one there would have
+	Keeps   bool          // the new token lasts as long as the old one would have
 	Reads   bool          // a writer becomes a reader; the claim is that of the writer
-	Regains bool          // the lock is held, by the votes of others: no release before is waited for
+	Regains bool          // a majority of other servers holds the lock: the try does not wait for earlier releases
 }
 
-var errEnded = errors.New("the lock has ended meanwhile") // of what was asked for a claim that has ended
+var errEnded = errors.New("the lock has ended meanwhile") // the answer for a claim that is no longer wanted
 
 // Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
-// repeated until the token is Spent: a repeat that finds the token has the lock.
+// repeated until the token is Spent. A repeat that finds its token on the server has the lock.
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	s := c.server
 	if t.Start.IsZero() {
@@ -150,11 +150,11 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	return op.do()
 }
 
-// waits reports whether others see that the caller waits.
+// waits reports whether the try shows the other callers that this one waits.
 func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
 
-// begin notes a command of the claim: a try, or, if t is nil, an extension. What it gives the token has expired at until. It
-// reports false, and notes nothing, if the claim is not wanted.
+// begin notes that a command of the claim begins: a try, or an extension if t is nil. Whatever it gives the token has expired
+// by until. It reports false, and notes nothing, if the claim is not wanted.
 func (c *Claim) begin(t *Try, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,8 +171,8 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	return true
 }
 
-// tried takes in the answer to a try, which is not executed after due. If unanswered, the server may have executed it, or
-// may do so yet, whatever the answer says. cut: that is because the ctx of the caller has ended.
+// tried takes in the answer to a try, which the server does not execute after due. unanswered: the server may have executed
+// the try, or may still execute it, whatever the answer says. cut: it is unanswered because the caller's ctx has ended.
 func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,34 +181,34 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 		c.doubt = unanswered
 	}
 	if unanswered {
-		// By the server's clock, which may have drifted since it last answered.
+		// due is kept by the server's clock, which may have drifted since it last answered: hence another timeout.
 		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 	}
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
 	c.cut = cut || c.cut && !unanswered
-	if c.state >= released { // the try may have been executed after a release that is still to be answered
+	if c.state >= released { // the server may have executed the try after a release whose answer is still to come
 		c.open = max(c.open, Monotonic())
 	}
 	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
-	if r.Verdict == Done && (t.waits() || t.Reads) { // what shows that the caller waits went with the grant
+	if r.Verdict == Done && (t.waits() || t.Reads) { // the grant removed the place in the queue, and the mark
 		c.waits = false
 	}
 	c.endCommand()
 }
 
-// extended takes in the answer to an extension, which is not executed after due. It counts only while the claim is wanted.
-// unanswered: the server may do so yet, whatever the answer says.
+// extended takes in the answer to an extension, which the server does not execute after due. It counts only while the claim is
+// wanted. unanswered: the server may still execute the extension, whatever the answer says.
 func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if unanswered {
 		c.extending = max(c.extending, due.Add(c.Timeout).Sub(epoch)) // as in tried
 	}
-	if c.state >= released { // it may have been executed after a release that is still to be answered
+	if c.state >= released { // as in tried
 		c.extending = max(c.extending, Monotonic())
 	}
 	if r.Verdict == Done {
-		c.waits = false // the hand-off has taken the place back, and the extension the mark
+		c.waits = false // the hand-off removed the place in the queue, and the extension the mark
 		if c.state != wanted {
 			*r = Reply{Err: errEnded}
 		}
@@ -216,7 +216,7 @@ func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 	c.endCommand()
 }
 
-// endCommand ends what begin or Enter has begun. The caller holds c.mu.
+// endCommand notes that a command has ended which begin or Enter noted. The caller holds c.mu.
 func (c *Claim) endCommand() {
 	c.running--
 	if c.running == 0 {
@@ -227,7 +227,7 @@ func (c *Claim) endCommand() {
 	}
 }
 
-// wake wakes those who await something of the claim. The caller holds c.mu.
+// wake wakes the callers of await. The caller holds c.mu.
 func (c *Claim) wake() {
 	if c.changed != nil {
 		close(c.changed)
@@ -235,7 +235,7 @@ func (c *Claim) wake() {
 	}
 }
 
-// Enter has Quiet wait until Leave is called, for a try that is about to begin.
+// Enter makes Quiet wait until Leave is called, for a try that is about to begin.
 func (c *Claim) Enter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,15 +248,15 @@ func (c *Claim) Leave() {
 	c.endCommand()
 }
 
-// Quiet waits until nothing is under way for the claim, until then at most, or until ctx ends.
+// Quiet waits while a command of the claim is under way, but no longer than until the given time or the end of ctx.
 func (c *Claim) Quiet(ctx context.Context, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.await(ctx.Done(), until, func() bool { return c.running == 0 })
 }
 
-// await waits until so is true, until then at most, or until stop is closed. It reports whether so is true. The caller holds
-// c.mu, which is free while it waits.
+// await waits until so returns true, but no longer than until the given time or until stop is closed. It returns the last
+// result of so. The caller holds c.mu, which is free while await waits.
 func (c *Claim) await(stop <-chan struct{}, until time.Time, so func() bool) bool {
 	for !so() && time.Now().Before(until) {
 		if c.changed == nil {

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// An Extension has a lock live for TTL from now on, at least.
+// An Extension asks that a lock live for TTL from now on, at least.
 type Extension struct {
 	*Claim
 	TTL time.Duration
 }
 
-// Extend extends many leases, in one round trip where that is possible, and reports each exactly once, from any goroutine, as
-// soon as it is known. It returns when all are reported. Extensions are executed within the timeout of their claims from start
-// on. Leases that differ in the node, the replicas or the timeout are in operations of their own, so that none waits
-// for another. Where connections take one command at a time, the batch goes in maxStuck parts. A
-// lease that failed before, and may do so again, ends first. So such leases are together, in the first parts.
+// Extend extends many leases, in one round trip if possible. It calls report exactly once for each lease, from any goroutine,
+// as soon as the outcome is known, and returns when all are reported. An extension is executed within the timeout of its
+// claim, counted from start. Leases that differ in node, replicas or timeout go in different operations, so that none waits
+// for another. If connections take one command at a time, the batch goes in maxStuck parts. A lease that failed before, and
+// may fail again, is one that ends first. So such leases are together, in the first parts.
 func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension, report func(i int, r Reply)) {
 	type group struct {
 		node     *node
@@ -25,7 +25,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 		timeout  time.Duration
 		part     int
 	}
-	var order []group // in order, as a simulation repeats it
+	var order []group // a fixed order, so that a simulation can be repeated
 	groups := make(map[group][]request, 1)
 	for i, e := range batch {
 		if !e.begin(nil, time.Now().Add(e.TTL+e.Bound())) {

@@ -6,29 +6,28 @@ import (
 	"sync"
 )
 
-// reserved begins the names of our own keys and channels. No lock may be called so: siblings would stand in its way.
+// reserved begins the names of our own keys and channels. No lock may have such a name: it could be a sibling of another lock.
 const reserved = "redimutex:"
 
 // Reserved reports whether key is a name that no lock may have.
 func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
 
-// The names of the fence counter of key, of its queue, and of where the leader of an election over key tells its term.
+// The names of the fence counter of key, of its queue, and of the key with the term of the leader of an election over key.
 func FenceKey(key string) string { return sibling("fence", key) }
 func QueueKey(key string) string { return sibling("queue", key) }
 func TermKey(key string) string  { return sibling("term", key) }
 
-// PhaseKeys are the names of what belongs to the readers and writers of key: the readers, the marks of writers and readers
-// that wait, and those of entitled readers.
+// PhaseKeys returns the names of the keys that belong to an RWMutex at key: the readers, the marks of waiting writers, the
+// marks of waiting readers, and the marks of entitled readers (see rwmutex.lua).
 func PhaseKeys(key string) (readers, writers, waiting, entitled string) {
 	return sibling(phases[0], key), sibling(phases[1], key), sibling(phases[2], key), sibling(phases[3], key)
 }
 
-// Reading is what a lock holds while readers have it.
+// Reading is the value of a lock while readers have it.
 const Reading = "*"
 
-// sibling returns the name of a key that belongs to key and lies in the same cluster slot, so
-// that one script may touch both. Different keys have different siblings, because what follows
-// the second colon is an opening brace, a colon or a dot, depending on how it was made.
+// sibling returns the name of a key that belongs to key and lies in the same cluster slot, so that one script may touch both.
+// Different keys have different siblings: each of the three forms has a different character behind the second colon.
 func sibling(kind, key string) string {
 	switch {
 	case tag(key) != key:
@@ -36,18 +35,18 @@ func sibling(kind, key string) string {
 	case !strings.ContainsRune(key, '}'):
 		return reserved + kind + ":{" + key + "}"
 	}
-	// The key has a closing brace, so it can't be wrapped in braces: any short tag of the same slot does.
+	// The key has a closing brace, so it can't be wrapped in braces. Any short tag of the same slot will do.
 	return reserved + kind + ":.{" + strconv.Itoa(int(tags()[Slot(key)])) + "}" + key
 }
 
 const slots = 16384
 
-// Slot returns the cluster slot of key: CRC16 (XMODEM) of the hash tag, if the key has one, or of
-// the whole key. See https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
+// Slot returns the cluster slot of key: CRC16 (XMODEM) of its hash tag, or of the whole key if it has none.
+// See https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
 func Slot(key string) uint16 { return crc16(tag(key)) % slots }
 
-// tags holds, for each slot, the least number whose digits lie in it. Most programs never need it,
-// and a search for one slot takes milliseconds.
+// tags holds, for each slot, the smallest number whose digits hash to it. It is built at its first use, because most programs
+// never need it. Even a search for one slot would take milliseconds.
 var tags = sync.OnceValue(func() *[slots]uint32 {
 	var least [slots]uint32
 	var seen [slots]bool
@@ -60,7 +59,7 @@ var tags = sync.OnceValue(func() *[slots]uint32 {
 	return &least
 })
 
-// tag returns what lies between the first { and the first } after it, if that is not empty, and else the whole key.
+// tag returns the text between the first { and the first } after it, or the whole key if there is no such text.
 func tag(key string) string {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if n := strings.IndexByte(key[open+1:], '}'); n > 0 {

@@ -13,36 +13,35 @@ import (
 	"github.com/google/uuid"
 )
 
-// Terms are what one lock asks for. They are not changed, and are compared by value: calls with equal terms may follow each
+// Terms are what a call asks of a lock. They never change and are compared by value: calls with equal terms may follow each
 // other in one grant.
 type Terms struct {
 	Kind     *Kind
-	Want     string // see the kind
+	Want     string // see Kind.Want
 	TTL      time.Duration
-	Timeout  time.Duration // bound on every operation of a server
+	Timeout  time.Duration // the node timeout: bound of every operation on a server
 	Fence    Fence
-	Guard    bool // a server without data does not vote for one TTL
+	Guard    bool // a server that has lost its data does not vote for one TTL
 	Queue    bool // the lock has a queue
 	Replicas Replicas
 
-	// What its process does with it.
+	// What the process does with the lock.
 	Renew            bool
 	MaxHold, MinHold time.Duration
 	Owner            string
 	Reuse            time.Duration
 }
 
-// A Fence says which fencing token a hold gets.
+// A Fence says which fencing token a hold gets: none, one above all earlier ones, or that of the last writer.
 type Fence string
 
-// The fences: none, one above all before, and that of the last writer.
 const (
 	NoFence   Fence = "0"
 	NextFence Fence = "next"
 	LastFence Fence = "last"
 )
 
-// Replicas says how many replicas must have what was written before it counts.
+// Replicas says how many replicas must have a write before it counts.
 type Replicas struct {
 	N       int           // 0: none
 	Timeout time.Duration // how long to wait for them, on top of the Timeout of an operation
@@ -53,7 +52,7 @@ const MaxTimeout = 3 * time.Second
 
 func (t *Terms) Bound() time.Duration { return t.Timeout + t.Replicas.Timeout }
 
-// A Lock says what a token may have on a server. It is all that a release has to know, and is not changed.
+// A Lock says what a token may have on a server. A release needs to know no more. It never changes.
 type Lock struct {
 	*Terms
 	Key   string
@@ -61,14 +60,14 @@ type Lock struct {
 	*Extras
 }
 
-// Extras are what few locks have. They are apart, because a process may hold very many locks, and never nil.
+// Extras are what few locks need. They are apart, because a process may hold very many locks. They are never nil.
 type Extras struct {
 	More    []string      // further keys: all are locked, or none
-	Channel string        // where its process listens; "": it does not wait in the queue, and does not show that it waits
-	HandOff time.Duration // how long a hand-off gives the lock to it
+	Channel string        // where the process listens; "": the token has no place in the queue, and no mark
+	HandOff time.Duration // how long the lock is the token's after a hand-off
 }
 
-// NoExtras are those of a lock of one key that does not wait.
+// NoExtras are the Extras of a lock of one key whose caller does not wait.
 var NoExtras = new(Extras)
 
 func (l *Lock) Keys(yield func(string) bool) {
@@ -80,7 +79,7 @@ func (l *Lock) Keys(yield func(string) bool) {
 // fenced reports whether the scripts of the lock get fence counters.
 func (l *Lock) fenced() bool { return l.Fence != NoFence || l.Queue }
 
-// member is what stands for the token in the queue; queue.lua takes it apart.
+// member returns what stands for the token in the queue, or "". queue.lua parses it.
 func (l *Lock) member() string {
 	if l.Channel == "" || !l.Queue {
 		return ""
@@ -89,7 +88,7 @@ func (l *Lock) member() string {
 		strconv.FormatInt(max(l.HandOff.Milliseconds(), 1), 10) + " " + l.Token
 }
 
-// mark is what is seen of a waiter by the others.
+// mark returns what shows the other callers that this one waits, or "".
 func (l *Lock) mark() string {
 	if !l.Kind.Shows {
 		return ""
@@ -120,16 +119,16 @@ func Owner(token string) string {
 	return label
 }
 
-// A Kind is what a lock is on a server: a file of lua/ that says who may enter, and how a token comes, stays and goes.
-// All else (deadlines, fences, the queue, hand-offs) is written once, for every kind.
+// A Kind is one kind of lock. Its file in lua/ says which token may enter, and how a token enters, stays and leaves.
+// Everything else (deadlines, fences, the queue, hand-offs) is written once, for all kinds.
 type Kind struct {
 	Name   string
-	Shared bool // many of one process may be in at a time
+	Shared bool // several callers of one process may hold it at a time
 
-	Want    string   // what a caller wants, if that is always the same; of a Semaphore it is how many permits
-	keys    []string // the words for its own keys: see sibling
-	Shows   bool     // waiters show themselves to the others
-	plain   bool     // SET NX PX takes it
+	Want    string   // what a caller wants; "": the terms say it, as the number of permits of a Semaphore
+	keys    []string // the words in the names of the keys that only this kind has: see sibling
+	Shows   bool     // a waiter shows the others that it waits, by a mark
+	plain   bool     // SET NX PX can take it
 	scripts *scripts
 }
 
@@ -152,14 +151,14 @@ const (
 	extend
 	release
 	raise // lift the fence counters
-	inUse // how many permits are
-	say   // commands of a Session, which is no script
+	inUse // how many permits are in use
+	say   // commands of a Session; no script
 )
 
 var verbs = [...]struct {
-	creates bool     // it is a try, which may leave a lock behind
-	timed   bool     // it carries a deadline
-	files   []string // of lua/, behind those of the kind; without "queue" if the lock has none
+	creates bool     // a try: it may leave a lock on the server
+	timed   bool     // the script carries a deadline
+	files   []string // of lua/, behind those of the kind; "queue" only if the lock has a queue
 }{
 	acquire:   {true, true, []string{"fence", "queue", "acquire"}},
 	swap:      {true, true, []string{"fence", "swap"}},
@@ -171,10 +170,10 @@ var verbs = [...]struct {
 	say:       {},
 }
 
-// scripts are those of a kind, by verb and whether the lock has a queue. They are joined when they are needed.
+// scripts are the scripts of a kind, by verb and by whether the lock has a queue. Each is joined when it is first needed.
 type scripts [len(verbs)]map[bool]func() script
 
-// load returns the scripts of a kind, which is some files. first stands in front of its release without a queue; "": none.
+// load returns the scripts of the kind that these files define. first goes in front of the release without a queue; "": none.
 func load(first string, kind ...string) *scripts {
 	s := new(scripts)
 	for v := range s {
@@ -194,11 +193,10 @@ func load(first string, kind ...string) *scripts {
 //go:embed lua/*.lua
 var lua embed.FS
 
-// A script is a Lua script and the hash by which a server that has seen it knows it. Both are
-// kept as arguments, ready to be sent.
+// A script is a Lua script, and the hash that runs it on a server that has it. Both are kept as arguments, ready to be sent.
 type script struct{ hash, source any }
 
-// newScript joins files of lua/. What is comment there is not sent.
+// newScript joins files of lua/. Their comment lines are not sent.
 func newScript(files []string) script {
 	var code strings.Builder
 	for _, name := range files {

@@ -12,37 +12,37 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A node is what has to answer by itself: a server, or a primary of a cluster. One that hangs must not keep what concerns
-// another one waiting, so each has its own limit and its own runner. In a cluster that does not tell us which node
-// serves which slot, each slot is taken for a node.
+// A node answers by itself: it is a server, or one primary of a cluster. A node that hangs must not delay operations on
+// another node, so each has its own limits and its own runner. If a cluster does not tell us which node serves which
+// slot, each slot counts as a node.
 type node struct {
 	others, extensions limits // extensions do not wait behind other operations
 	runner             runner
 }
 
-// An operation that dials does not wait behind those that wait for the pool, or for a reply over one of its connections.
+// limits are two, so that an operation that dials does not wait behind those that wait for the pool, or for a reply over it.
 type limits struct{ pooled, dialled limit }
 
 type nodes struct {
 	server  *Server
 	single  node
-	alone   clock       // of a server
+	alone   clock       // of the server, if it is not a cluster
 	cluster atomic.Bool // keys may be on different servers, as far as we know by now
 
-	mu      sync.Mutex
-	asked   time.Time // when the slots were asked for
+	mu      sync.Mutex // guards the fields below
+	asked   time.Time  // when the slots were asked for
 	asking  bool
-	refused bool    // we may not ask
-	made    []*node // all that there ever were, but for the single one
+	refused bool    // the cluster does not let us ask
+	made    []*node // all nodes there ever were, except single
 	byName  map[string]*node
 	bySlot  map[uint16]*node
-	clocks  map[uint16]*clock // by slot: a slot that moves must not bring the clock of its node along
+	clocks  map[uint16]*clock // by slot, not by node: a slot that moves must not bring the clock of its old node along
 }
 
-// How long we go by an answer about the slots, and how long a node may take for it.
+// slotsAge is how long we trust an answer about the slots. askTimeout is how long a node may take to give it.
 const slotsAge, askTimeout = 10 * time.Second, time.Second
 
-// A place is where a key is: the node that serves it, and the clock of that.
+// A place is where a key is: the node that serves it, and the clock of that node.
 type place struct {
 	node  *node
 	clock *clock
@@ -72,14 +72,14 @@ func (n *nodes) newNode() *node {
 	return node
 }
 
-// outdated notes that a slot was not where we thought.
+// outdated notes that a slot has moved, so that the slots are asked for again.
 func (n *nodes) outdated() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = time.Time{}
 }
 
-// askSlots asks a node that has just answered about key which nodes serve which slots, in the background, if that may be new.
+// askSlots asks in the background which nodes serve which slots, if the last answer is old. It asks the node that serves key.
 func (n *nodes) askSlots(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *nodes) askSlots(key string) {
 	})
 }
 
-// takeSlots takes in the reply to CLUSTER SLOTS: first slot, last slot, primary, its replicas. The caller holds n.mu.
+// takeSlots takes in the reply to CLUSTER SLOTS: rows of first slot, last slot, primary, replicas. The caller holds n.mu.
 func (n *nodes) takeSlots(answer []any) {
 	for _, raw := range answer {
 		row, _ := raw.([]any)
@@ -119,19 +119,19 @@ func (n *nodes) takeSlots(answer []any) {
 	}
 }
 
-// close lets nothing more be released than what there is, and waits for one last release of that, until end at most.
+// close makes the runners refuse further claims, and waits for one last release of those they have, until end at most.
 func (n *nodes) close(end time.Time) {
 	runners := &n.server.runners
-	runners.Wait(0) // nothing more is taken in
+	runners.Wait(0) // from now on the runners refuse claims
 	n.mu.Lock()
 	all := append([]*node{&n.single}, n.made...)
 	n.mu.Unlock()
 	for _, node := range all {
-		node.runner.expedite(nil) // it sends one batch after the other
+		node.runner.expedite(nil) // the runner sends one batch after the other
 	}
 	runners.Wait(time.Until(end) / 8)
-	for _, node := range all { // then all at once: if the node hangs, a batch lasts as long as Close
-		for range releaseBatch { // so many connections at most
+	for _, node := range all { // then all batches at once: if the node hangs, each lasts as long as Close
+		for range releaseBatch { // the number of connections at most
 			if batch, _ := node.runner.due(); batch != nil {
 				runners.Go(func() {
 					for ; batch != nil; batch, _ = node.runner.due() {
@@ -144,46 +144,48 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const maxStuck, many = 16, 256 // operations of a node may always run at once; so many may wait while it hangs
+const maxStuck, many = 16, 256 // maxStuck operations of a node may always run at once; many may wait while the node hangs
 
-// A limit bounds how many operations of a node run at once: if it hangs, each keeps a goroutine, with a connection or a dial
-// that nothing ends. As with TCP's window, the bound grows while operations come back in time, and falls when one does not.
+// A limit bounds how many operations of a node run at once. If the node hangs, each keeps a goroutine, and a connection or
+// dial that nothing ends. As TCP's window, the limit grows while operations come back in time, and falls when one is late.
 type limit struct {
 	mu      sync.Mutex
 	running int
 	more    int          // how many may run beyond maxStuck
-	stuck   atomic.Int32 // those of them whose callers have gone
-	waiting list.List    // of chan struct{}, in order of arrival: closed when that one may run
+	stuck   atomic.Int32 // how many run although their callers have left
+	waiting list.List    // of chan struct{}, in order of arrival; each is closed when its operation may run
 }
 
-// A Round is the ctx of operations that ask several servers at once. It does not end with its caller's: that would break
-// connections. But what waits for its turn when the try has failed never begins: a hung server would keep one of each call.
+// A Round is the ctx of operations that ask several servers at once. It does not end with the caller's ctx, because that would
+// break connections. But an operation that waits for its turn when the try has failed never begins: otherwise a hung server
+// would keep an operation of each call.
 type Round struct {
 	context.Context
-	Over    chan struct{} // closed when the caller waits no more: see leaves
-	Dropped chan struct{} // closed when the caller drops what it asked for: all that waits gives up
+	Over    chan struct{} // closed when the caller waits no longer: see leaves
+	Dropped chan struct{} // closed when the caller drops its try: operations that wait for their turn give up
 }
 
-// leaves returns what is closed when the caller of an operation waits no more, of so many that wait. In a Round the operation
-// waits on until its caller drops what it asked for: it is a vote all the same. But not behind many while the server hangs.
+// leaves returns a channel that is closed when an operation has to stop waiting for its turn. waiting is how many wait. In a
+// Round an operation waits until its caller drops the try, even if the caller has returned: its answer is still a vote. Only
+// while the server hangs and many wait, it leaves with its caller.
 func (s *Server) leaves(ctx context.Context, waiting int) <-chan struct{} {
 	r, ok := ctx.(*Round)
 	switch {
 	case !ok:
 		return ctx.Done()
-	case waiting > many && s.Silent(time.Now()) > 5*MinSilence: // for less, the machine may be busy with many calls at once
+	case waiting > many && s.Silent(time.Now()) > 5*MinSilence: // a shorter silence may mean that the machine is busy with many calls
 		return r.Over
 	}
 	return r.Dropped
 }
 
-// enter waits until op may run, and returns the limit that it then has to leave. Where as many as may are stuck at the pool,
-// op dials, but for one at a time that tries the pool (see probe). An extension dials where another extension is stuck.
+// enter waits until op may run, and returns the limit that op has to leave afterwards. If maxStuck operations are stuck at the
+// pool, op dials, but one at a time tries the pool (see probe). An extension dials if another extension is stuck.
 func (l *limits) enter(op *operation) (entered *limit, err error) {
 	stuck := l.pooled.stuck.Load()
 	if op.verb == extend && stuck > 0 || stuck >= maxStuck {
 		if op.verb != extend && !op.fresh.Load() && l.pooled.enter(op, time.Time{}, false) == nil {
-			return &l.pooled, nil // the one that tries the pool
+			return &l.pooled, nil // op is the one that tries the pool
 		}
 		op.freshen()
 	}
@@ -193,13 +195,13 @@ func (l *limits) enter(op *operation) (entered *limit, err error) {
 	return entered, entered.enter(op, op.end, op.verb == release && op.server.running.Closing())
 }
 
-// enter waits, but not if last, until one more may run, in order of arrival. It fails at the end, at once if that is zero, or
-// when the caller leaves.
+// enter waits in order of arrival until op may run. With last it does not wait: op may run. It fails at end, or when the
+// caller leaves. With a zero end it fails instead of waiting.
 func (l *limit) enter(op *operation, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case last || l.running < maxStuck+l.more: // where there is room, none waits
+	case last || l.running < maxStuck+l.more: // while there is room, none waits
 		l.running++
 		return nil
 	case end.IsZero():
@@ -216,7 +218,7 @@ func (l *limit) enter(op *operation, end time.Time, last bool) error {
 	}
 	l.mu.Lock()
 	select {
-	case <-turn: // perhaps just then
+	case <-turn: // the turn has come meanwhile
 		return nil
 	default:
 	}
@@ -227,7 +229,7 @@ func (l *limit) enter(op *operation, end time.Time, last bool) error {
 	return fmt.Errorf("%w (too many operations are stuck on this server)", errTimeout)
 }
 
-// leave ends an operation that came back in time, or late. That a dial failed at once, say, is no reason for more of them.
+// leave ends an operation. The limit grows only if the server has answered: a dial that fails at once is no reason for more.
 func (l *limit) leave(op *operation, inTime bool) {
 	code, _ := said(op.requests[0].reply.Err)
 	l.mu.Lock()
@@ -241,14 +243,14 @@ func (l *limit) leave(op *operation, inTime bool) {
 	l.admit()
 }
 
-// admit has those run that may. The caller holds l.mu.
+// admit starts as many waiting operations as the limit allows. The caller holds l.mu.
 func (l *limit) admit() {
 	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
 		close(l.waiting.Remove(l.waiting.Front()).(chan struct{}))
 	}
 }
 
-// probe lets one more run where all that may are stuck, up to 80: the server answers what is dialled, so the pool may be good.
+// probe lets one more operation try the pool, while fewer than 80 are stuck: the server answers over dialled connections.
 func (l *limit) probe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,8 +260,8 @@ func (l *limit) probe() {
 	}
 }
 
-// abandon notes that the caller of an operation which still runs has gone. late: the operation has used up its bound, and so
-// may the others have that run.
+// abandon notes that the caller has left an operation that still runs. late: the operation has used up its bound, and the
+// others that run may have too.
 func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,47 +11,47 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// An operation is one thing that is asked of a server, from the call until nothing of it runs any more. This file keeps
-// its bound: the call returns when the node timeout or the caller's ctx ends, whatever the pool does.
-// Where the pool and its connections keep the deadline themselves, the caller's goroutine does the work. Else another
-// goroutine does it. A caller whose time is over abandons that one, which then cleans up when it comes back.
-// An operation is also the ctx of its commands: that of its caller, with a deadline. Done and Err are those of the
-// caller's ctx, so that context.AfterFunc on it needs no goroutine; so Done is not closed at the deadline.
+// An operation is what one call asks of a server, from the call until nothing of it runs any more. This file keeps its bound:
+// the call returns when the node timeout is over or the caller's ctx ends, whatever the pool does.
+// If the pool and its connections keep deadlines themselves, the caller's goroutine does the work. Otherwise another goroutine
+// does it. A caller whose time is over abandons that goroutine, which cleans up when it comes back.
+// An operation is also the ctx of its commands: the caller's ctx with a deadline. Done and Err are those of the caller's ctx,
+// so that context.AfterFunc needs no goroutine for it. That is why Done is not closed at the deadline.
 type operation struct {
 	context.Context // the caller's
 	server          *Server
 	began           time.Time
-	due             time.Time // nothing may be executed on the server after this
-	end             time.Time // bound of the call; with replicas that is later
-	callers         bool      // the end is that of the caller's ctx
+	due             time.Time // the server may execute nothing after this
+	end             time.Time // the call returns by then; with replicas it is later than due
+	callers         bool      // end is the deadline of the caller's ctx
 
-	// What is asked. This does not change while it runs, but for the replies.
+	// What is asked. Only the replies change while the operation runs.
 	verb     verb
-	requests []request // one at least
+	requests []request // at least one
 	try      Try
-	fence    int64                    // to which the counters are raised
-	ask      func(*operation) error   // instead of scripts
-	aside    bool                     // it is no operation of a lock that a caller waits for
+	fence    int64                    // the fence counters are raised to this
+	ask      func(*operation) error   // not nil: called instead of sending scripts
+	aside    bool                     // not an operation of a lock that a caller waits for
 	report   func(place int, r Reply) // gets the replies, when the operation is over for its caller; or nil
 
-	todo  []*request  // whose scripts are sent next
+	todo  []*request  // those whose scripts are sent next
 	fresh atomic.Bool // its connection is dialled for it
 	state atomic.Int32
-	done  chan struct{} // gets a message when another goroutine is done with it
+	done  chan struct{} // gets a message when another goroutine has done the work
 	timer *time.Timer   // set by apart: fires at the end
 
 	// Its connection, and what was said over it.
 	conn           redis.Conn
-	key            string    // that the connection is for
-	pinned         bool      // it is bound to the cluster node of the key
-	bad            bool      // its pool must not keep it
-	backToPool     bool      // what it dialled was of no use: the next ones are those of the pool
-	redials        int       // how often the operation went on over another one, in place of one that broke or led to a replica
-	repeats        bool      // what went over one that broke may be executed, now or later
+	key            string    // the key that the connection is for
+	pinned         bool      // the connection is bound to the cluster node of the key
+	bad            bool      // the pool must not keep the connection
+	backToPool     bool      // a dialled connection was of no use: the next ones come from the pool
+	redials        int       // how often another connection took the place of one that broke or led to a replica
+	repeats        bool      // a command over a broken connection may have been executed, or may still be
 	deadline       time.Time // of the next command
-	undoes         bool      // what is interrupted now is a plain SET
-	lent           bool      // others may keep the operation as a ctx
-	sent, received time.Time // the last command, and its reply
+	undoes         bool      // the command that may be interrupted now is a plain SET
+	lent           bool      // a pool, or what it calls, may keep the operation as a ctx
+	sent, received time.Time // when the last command was sent, and its reply received
 	args           arguments
 }
 
@@ -59,10 +59,10 @@ type operation struct {
 const (
 	running   int32 = iota
 	finished        // the replies are there
-	abandoned       // the caller has gone: nothing more is to be sent that the server could execute
+	abandoned       // the caller has left: nothing more is to be sent that the server could execute, but releases
 )
 
-// begin makes an operation about c, whose bound begins at start. It lasts for the timeout of c, and for extra.
+// begin returns an operation about c. Its bound begins at start, and lasts for the timeout of c plus extra.
 func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, extra time.Duration) *operation {
 	op, _ := s.operations.Get().(*operation)
 	if op == nil {
@@ -83,8 +83,8 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 	return op
 }
 
-// free ends an operation. It is used again unless another goroutine may still look at it: the caller that has abandoned
-// it, or a dial that it was the ctx of.
+// free ends an operation. Its memory is used again, unless another goroutine may still look at it: the caller that has
+// abandoned it, or a dial that has it as ctx.
 func (op *operation) free() {
 	s := op.server
 	if op.fresh.Load() {
@@ -104,9 +104,9 @@ func (op *operation) free() {
 func (op *operation) do() (first Reply) {
 	s := op.server
 	s.noteBegin(op)
-	key, free := op.key, !s.Source.Full() // read now: one that is abandoned may change op.key
-	_, round := op.Context.(*Round)       // this is a goroutine of the round then, and waits for its turn at the node
-	var left error                        // why op runs on without its caller; nil: it is over
+	key, free := op.key, !s.Source.Full() // read now: op may change key once it is abandoned
+	_, round := op.Context.(*Round)       // then this is a goroutine of the round, and waits for its turn at the node
+	var left error                        // why op runs on without its caller; nil: op is over
 	switch {
 	case op.Err() != nil:
 		op.run(op.Err())
@@ -116,16 +116,16 @@ func (op *operation) do() (first Reply) {
 		left = op.apart()
 	}
 	if left != nil {
-		s.nodes.at(key).clock.forget(op.began) // who answers next may be another server
+		s.nodes.at(key).clock.forget(op.began) // the next answer may be another server's
 	}
 	silent, failed := false, 0
 	for i := range op.requests {
 		r, asked := Reply{Err: left}, &op.requests[i]
-		if left == nil || asked.told.Load() && asked.claim.Replicas.N == 0 { // an answer counts that came in time
+		if left == nil || asked.told.Load() && asked.claim.Replicas.N == 0 { // an answer that came in time counts
 			r = asked.reply
 		} else if op.verb == release {
-			// The runner goes on with it, because a pool may hang for longer than the lock lasts. What comes of the
-			// operation is taken in as well.
+			// The runner sends another release, because a pool may hang for longer than the lock lasts. An answer that this
+			// operation still gets is taken in as well.
 			asked.claim.answered(&Reply{Err: errTimeout})
 		}
 		if r.Verdict == Failed {
@@ -147,8 +147,8 @@ func (op *operation) do() (first Reply) {
 	return first
 }
 
-// apart runs op when it is its turn, within its bound: on another goroutine, unless the pool is punctual. It returns why op
-// runs on without its caller; nil: op is over.
+// apart waits for the turn of op at the node, and then runs op within its bound: on another goroutine, unless the pool is
+// punctual. It returns nil when op is over, or why op runs on without its caller.
 func (op *operation) apart() error {
 	node, ctx := op.server.nodes.at(op.key).node, op.Context
 	limits := &node.others
@@ -160,9 +160,9 @@ func (op *operation) apart() error {
 		op.run(err)
 		return nil
 	}
-	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else it is late because its turn came late
+	prompt := time.Since(op.began) < op.end.Sub(op.began)/4 // else op will be late because its turn came late
 	if op.server.Source.Punctual {
-		op.run(nil) // here: in a Round this is not the goroutine of the caller
+		op.run(nil) // on this goroutine: in a Round it is not the caller's
 		inTime := time.Now().Before(op.end)
 		if !inTime {
 			l.abandon(prompt)
@@ -196,15 +196,15 @@ func (op *operation) apart() error {
 		why = ctx.Err()
 	}
 	if !op.state.CompareAndSwap(running, abandoned) {
-		<-op.done // it came back just then
+		<-op.done // op has come back meanwhile
 		return nil
 	}
 	l.abandon(late)
 	return why
 }
 
-// run does the work, on the goroutine of the caller or another one: again over a fresh connection if its own has broken, so
-// that it may be executed twice. With an error nothing is sent. The last error is the reply to each request that has none.
+// run does the work, on the caller's goroutine or another one. If the connection breaks it repeats the work over another, so
+// commands may be executed twice. If err is given nothing is sent. The last error is the reply to requests without one.
 func (op *operation) run(err error) {
 	if err != nil {
 		err = untried{err}
@@ -227,15 +227,15 @@ func (op *operation) run(err error) {
 	}
 }
 
-// tell records the reply to a request, once, as soon as it is there, and has the claim take it in.
+// tell records the reply to a request, once, as soon as it is known, and passes it to the claim.
 func (op *operation) tell(r *request, reply Reply) {
 	r.reply = reply
 	defer r.told.Store(true)
 	switch {
 	case verbs[op.verb].creates:
-		unanswered := op.repeats || reply.Verdict == Failed && !noEffect(reply.Err) // the first of two may be executed yet
+		unanswered := op.repeats || reply.Verdict == Failed && !noEffect(reply.Err) // the first of two may still be executed
 		due, cut := op.due, unanswered && conn.Ended(op.Context) != nil
-		if op.try.Plain { // a SET may be late although its caller gave up early
+		if op.try.Plain { // a SET has no deadline: it may be executed late although its caller gave up early
 			due = op.began.Add(r.claim.Timeout)
 		}
 		r.claim.tried(&op.try, &r.reply, unanswered, cut, due)
@@ -247,7 +247,7 @@ func (op *operation) tell(r *request, reply Reply) {
 	case op.verb == release:
 		r.claim.answered(&r.reply)
 		if op.repeats && (reply.Verdict == Missing || reply.Verdict == Taken) {
-			r.reply.Verdict = Done // the command over the connection that broke may have released it
+			r.reply.Verdict = Done // the command over the broken connection may have released the lock
 		}
 	}
 	if reply.Verdict != Failed && op.pinned {
@@ -255,13 +255,13 @@ func (op *operation) tell(r *request, reply Reply) {
 	}
 }
 
-// blame replaces a timeout, or a refusal as too late, by the error of the caller's ctx if that ended first.
+// blame replaces a timeout, or a refusal as too late, by the error of the caller's ctx, if ctx ended first.
 func (op *operation) blame(r *Reply) {
 	late := errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)
 	switch {
-	case late && op.callers && op.due.Before(op.end): // for the node timeout, and not for ctx
+	case late && op.callers && op.due.Before(op.end): // too late for the node timeout, not for ctx
 		return
-	case late && op.callers: // some ms before ctx ends, which is waited for
+	case late && op.callers: // the refusal came some ms before ctx ends: wait for that
 		select {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
@@ -276,7 +276,7 @@ func (op *operation) blame(r *Reply) {
 	}
 }
 
-// Deadline is that of the next command.
+// Deadline returns the deadline of the next command.
 func (op *operation) Deadline() (time.Time, bool) {
 	if op.conn == nil {
 		op.lent = true // to a pool, or to what it calls
@@ -284,8 +284,8 @@ func (op *operation) Deadline() (time.Time, bool) {
 	return op.deadline, true
 }
 
-// Value answers conn.Undo with the command that takes back a plain SET that is interrupted, and conn.Caller, because
-// a connection watches its last ctx until it has another, and an operation is another caller's by then.
+// Value answers conn.Undo with the command that undoes an interrupted plain SET, and conn.Caller with the caller's ctx. A
+// connection watches its last ctx until it has another, and by then the operation may belong to another caller.
 func (op *operation) Value(key any) any {
 	switch key {
 	case conn.Undo:

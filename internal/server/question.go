@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// Raise lifts the fence counters of a lock to fence where they are lower, within d.
+// Raise raises the fence counters of a lock to fence, if they are lower, within d.
 func (s *Server) Raise(ctx context.Context, l *Lock, fence int64, d time.Duration) Reply {
 	op := s.begin(ctx, raise, &Claim{Lock: *l}, time.Now(), d-l.Timeout)
 	op.fence = fence
@@ -21,22 +21,22 @@ func (s *Server) InUse(ctx context.Context, l Lock) Reply {
 	return s.begin(ctx, inUse, &Claim{Lock: l}, time.Now(), 0).do()
 }
 
-// A Session is for commands of any kind, all of them together within one bound. Each step has a connection of its own.
+// A Session runs commands of any kind. One bound holds for all of them together. Each step has a connection of its own.
 type Session struct {
 	server *Server
 	ctx    context.Context
-	claim  Claim // of no lock: it has the key and the timeout
+	claim  Claim // of no lock: only its key and timeout are used
 	start  time.Time
-	fresh  bool  // over connections that are dialled for it, if it can be
-	err    error // why nothing more can be done
+	fresh  bool  // it dials its connections, if it can
+	err    error // why it has ended
 }
 
-// Session begins a Session with the server that serves key. It ends when timeout or ctx does.
+// Session begins a Session with the server that serves key. It ends after timeout, or with ctx.
 func (s *Server) Session(ctx context.Context, timeout time.Duration, key string) *Session {
 	return &Session{server: s, ctx: ctx, claim: Claim{Lock: Lock{Key: key, Terms: &Terms{Timeout: timeout}, Extras: NoExtras}}, start: time.Now()}
 }
 
-// Do runs one command. It goes again to where the slot of the key has moved to; an error of the server is an error.
+// Do runs one command, and repeats it where the slot of the key has moved to. An error of the server is returned as an error.
 func (s *Session) Do(cmd string, args ...any) (any, error) {
 	replies, err := s.Pipeline([][]any{append([]any{cmd}, args...)})
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Session) Do(cmd string, args ...any) (any, error) {
 	return replies[0], err
 }
 
-// Pipeline runs commands in one round trip. Errors of the server stand in the replies; an error of the connection is
+// Pipeline runs commands in one round trip. Errors of the server are among the replies. An error of the connection is
 // returned, and ends the Session.
 func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	if s.err != nil {
@@ -63,7 +63,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 	}
 	if reply := op.do(); reply.Verdict != Done {
 		s.err = reply.Err
-		return nil, s.err // a goroutine that was left behind may still write the replies
+		return nil, s.err // an abandoned goroutine may still write the replies
 	}
 	return replies, nil
 }
@@ -76,7 +76,7 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 		}
 	}
 	replies := make([]any, len(cmds))
-	for i, c := range cmds { // only a command that goes alone is repeated where its slot has moved to
+	for i, c := range cmds { // only a command that is sent alone is repeated on another node
 		reply, err := op.command(c[0].(string), c[1:]...)
 		for n := 0; op.follow(err, n); n++ {
 			reply, err = op.command(c[0].(string), c[1:]...)
@@ -91,11 +91,11 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 	return replies, nil
 }
 
-// Call sends an empty message to channel from the server that serves key, as a hand-off does: that needs no other permission.
-// It reports whether the server has taken it; and whether the server counts no one who listens, so that it would hand no
-// lock over. Where that can't be known unheard is false: a cluster counts the listeners of one node.
-// It is an operation on the name of the queue, not on key: where that has no answer, the operations of the lock need not dial.
-// Where a replica has answered one of these, others of the pool's connections may lead there, and it goes over a fresh one.
+// Call publishes an empty message to channel on the server that serves key, as a hand-off does: so it needs no other
+// permission. called: the server has taken the message. unheard: the server counts no listener, so a hand-off would find no
+// waiter; in a cluster it is false, because a node counts only its own listeners. Call is an operation on the name of the
+// queue, not on key: if it has no answer, the operations of the lock need not dial. If a replica has answered since the last
+// Call, other connections of the pool may lead there, so Call goes over a fresh one.
 func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
 	ses := s.Session(ctx, timeout, QueueKey(key))
 	ses.fresh = s.demoted.Swap(false)

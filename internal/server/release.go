@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// This file is the end of a Claim: from the call that releases it until nothing of it is left.
+// This file is the end of a Claim: from the call that releases it until it is gone.
 
-// Release releases the claim, and waits for the answer within its bound. With keep the lock is left to expire then. What
-// the server does not answer goes on in the background. Missing is also the answer where nothing was sent that could have
-// taken the lock. It first waits for the commands that are under way, because they would be answered behind it, until
-// half of its time is over.
+// Release releases the claim, and waits for the answer within its bound. If keep is not zero, the lock stays locked until
+// keep. A release without an answer goes on in the background. The reply is also Missing if nothing was sent that could have
+// taken the lock, or if the claim was released before. Release first waits for the commands under way, for half of its time at
+// most: otherwise they would be answered after it.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	c.mu.Lock()
 	if !c.letGo(keep, false) {
@@ -30,7 +30,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	return c.server.begin(ctx, release, c, start, 0).do()
 }
 
-// releaseAll releases claims of one node in one round trip. It reports whether the node answers, so that more may follow.
+// releaseAll releases claims of one node in one round trip. It reports whether the node has answered, so that more may follow.
 func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	longest := slices.MaxFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Timeout, b.Timeout) })
 	op := s.begin(ctx, release, longest, time.Now(), 0)
@@ -42,15 +42,15 @@ func (s *Server) releaseAll(ctx context.Context, claims []*Claim) bool {
 	return reply.Verdict != Failed || Permanent(reply.Err)
 }
 
-// ReleaseLater releases the claim in the background: no caller waits for it. With keep the lock is left to expire then. After
-// Close there is no background, and the release, if there is anything to release, is tried once before this returns.
+// ReleaseLater releases the claim in the background. If keep is not zero, the lock stays locked until keep. After Close
+// nothing runs in the background: if there is anything to release, ReleaseLater tries that once before it returns.
 func (c *Claim) ReleaseLater(keep time.Time) { c.releaseLater(keep, false) }
 
-// Drop is ReleaseLater for a try that did not get the lock. Where the server was silent, the next try does not wait for it.
+// Drop is ReleaseLater for a try that did not get the lock. If the server was silent, the next try does not wait for it.
 func (c *Claim) Drop() { c.releaseLater(time.Time{}, true) }
 
 func (c *Claim) releaseLater(keep time.Time, dropped bool) {
-	c.server.running.Enter() // what the runner gets now it has before Close has it end
+	c.server.running.Enter() // Close waits for this: the runner gets the claim before it is closed
 	defer c.server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	c.server.releaseAll(context.Background(), []*Claim{c})
 }
 
-// StandInTheWay has the next claims of its keys wait for the release of c, which another goroutine may begin later.
+// StandInTheWay makes the next claims of c's keys wait for the release of c, which another goroutine may begin later.
 func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +76,8 @@ func (c *Claim) StandInTheWay() {
 }
 
 // letGo notes that the caller releases the claim. It reports false if that was done before. The caller holds c.mu.
-// Unless it is passable, the next claim of the key waits for this release if the lock excludes others; or if a reader may be in
-// the queue: a server that calls it takes away the mark, under which the next claim may wait by then.
+// Unless passable, the next claim of the key waits for this release if the lock excludes others. It also waits if a reader may
+// be in the queue: a hand-off to it removes the mark of this process, under which the next claim may wait by then.
 func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	if c.state >= released {
 		return false
@@ -92,7 +92,7 @@ func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	return true
 }
 
-// settle decides how a released claim goes on. A command that is under way has a moment to end first. The caller holds c.mu.
+// settle decides what happens next to a released claim. A command under way gets a moment to end first. The caller holds c.mu.
 func (c *Claim) settle() {
 	now := Monotonic()
 	switch {
@@ -102,38 +102,37 @@ func (c *Claim) settle() {
 	case c.releasing:
 		c.server.runner(c).expedite(c)
 	case c.running > 0:
-		c.schedule(now + minBackoff/2) // if the runner does not take it, the end of the command settles it
+		c.schedule(now + minBackoff/2) // if the runner refuses the claim, the end of the command settles it
 	case !c.schedule(now):
 		c.advance(gone)
 	}
 }
 
-// schedule has the runner release the claim at that time, or later. It reports false if that is given up. The caller holds
-// c.mu.
+// schedule makes the runner release c at that time or later. It reports false if the runner refuses. The caller holds c.mu.
 func (c *Claim) schedule(at time.Duration) bool {
 	c.releasing = c.server.runner(c).add(c, at, max(c.until, c.keep))
 	return c.releasing
 }
 
-// answered takes in the answer to a release, and decides when the next one is sent, and what the claim is until then:
+// answered takes in the answer to a release. It decides when the next release is sent, and what the claim is until then:
 //
-//	no answer                                      a pause later                    in the way
-//	the first, and a try may be right behind it    at once if the next claim waits  in the way
-//	                                               for it, else a moment later
-//	another, and a try is under way                when that ends                   away
-//	another, and a try may come before its time    when that is over                away
-//	another, and a plain try is in doubt           at once                          away
-//	nothing may come, or the server never will     never                            gone
+//	the answer                                          the next release                              the claim
+//	none                                                after a pause                                 in the way
+//	the first, and a try may be executed right after    at once if the next claim waits, else soon    in the way
+//	another, and a try is under way                     when the try ends                             away
+//	another, and a try may be executed until open       at open                                       away
+//	another, and a plain try is in doubt                at once                                       away
+//	any, and nothing can follow; or a permanent error   never                                         gone
 func (c *Claim) answered(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, open := Monotonic(), c.open
-	if c.keep > 0 { // an extension could raise the expiry again
+	if c.keep > 0 { // a late extension could raise the expiry again
 		open = max(open, c.extending)
 	}
 	soon := r.Verdict != Failed && (c.tries > 0 || r.Sent.Sub(epoch) < open) && !c.overtook
 	switch {
-	case soon: // a try that was given up just now may be right behind it, over another connection
+	case soon: // a try that was given up just now may follow the release, over another connection
 		c.overtook = true
 	case r.Verdict != Failed:
 		c.advance(away)
@@ -148,15 +147,15 @@ func (c *Claim) answered(r *Reply) {
 		more = c.schedule(now + minBackoff)
 	case soon && c.tries == 0 && c.changed != nil: // the next claim waits
 		more = c.schedule(now)
-	case soon: // the end of a try that is under way expedites it
+	case soon: // the end of a try that is under way expedites the next release
 		more = c.schedule(now + minBackoff)
-	case c.tries > 0, c.running > 0 && c.keep > 0: // the release overtook that command, whose end expedites the next
+	case c.tries > 0, c.running > 0 && c.keep > 0: // the release overtook a command, whose end expedites the next release
 		more = c.schedule(now + c.Timeout)
 	case r.Verdict == Failed:
 	case r.Sent.Sub(epoch) < open:
 		more = c.schedule(open)
 	case c.doubt:
-		c.open = max(c.open, now) // another release that is under way does not count as the second one
+		c.open = max(c.open, now) // a release that is already under way does not count as the second one
 		c.doubt, more = false, c.schedule(now)
 	}
 	if !more {
@@ -164,8 +163,8 @@ func (c *Claim) answered(r *Reply) {
 	}
 }
 
-// toRelease returns for how long the lock is to stay locked after its release; and the mark and the place in the queue that
-// are to go with it.
+// toRelease returns how long the lock is to stay locked after its release, and which mark and place in the queue the release
+// has to remove.
 func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +173,7 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	}
 	if c.waits {
 		member = c.member()
-		if c.state < away { // in the first release only: later the mark may be that of the next waiter
+		if c.state < away { // when the claim is away, the mark may be that of the next waiter
 			mark = c.mark()
 		}
 	}
@@ -187,7 +186,7 @@ func (c *Claim) giveUp() {
 	c.advance(gone)
 }
 
-// advance makes the claim away, or gone, and wakes those who wait until it is out of their way. The caller holds c.mu.
+// advance makes the claim away or gone, and wakes the goroutines that wait for that. The caller holds c.mu.
 func (c *Claim) advance(to state) {
 	was := c.state
 	c.state = max(was, to)

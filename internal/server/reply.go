@@ -17,7 +17,7 @@ import (
 type Verdict int8
 
 const (
-	Failed  Verdict = iota // nothing that counts; see Reply.Err
+	Failed  Verdict = iota // no answer that counts: see Reply.Err
 	Done                   // granted, extended, released
 	Held                   // acquire: another holds it
 	Missing                // extend, release: the lock is gone
@@ -30,21 +30,21 @@ type Reply struct {
 	Verdict Verdict
 	Err     error         // with Failed
 	Sent    time.Time     // just before the command was sent
-	Fence   int64         // with Done; of InUse: the number of permits
+	Fence   int64         // with Done; of InUse: the number of permits in use
 	Holder  string        // with Held, and with Taken of a swap: the value of the lock, 320 bytes at most
-	Left    time.Duration // with Held: what is left of the holder's TTL, negative without one; with Done of a swap: of the token's
+	Left    time.Duration // with Held: the rest of the holder's TTL, negative without one; with Done of a swap: the token's TTL
 	Which   int           // with Held, Missing and Taken: which of the keys
-	Now     int64         // the server's clock in µs, where the script tells it; with errLate as well
-	Waiting int           // with Held, in the queue: how many wait there
+	Now     int64         // the server's clock in µs, if the script tells it; with errLate as well
+	Waiting int           // with Held: how many wait in the queue, if the caller does
 }
 
-// verdicts are those that begin the replies of the scripts, as head.lua and acquire.lua tell them; with late nothing was done.
+// verdicts are the numbers at the beginning of the scripts' replies: see head.lua and acquire.lua. late: nothing was done.
 var verdicts = map[int64]Verdict{-1: Taken, 0: Missing, 1: Done, 2: Held, 3: Lapsed}
 
 const late = 4
 
-// answer reads the reply of a script of a lock, or the error in its place, to a command that was sent then: a verdict, or a
-// list of a verdict, the server's clock, and what that verdict has.
+// answer reads the reply of a script, or the error in its place. sent: when the command was sent. A reply is a verdict, or a
+// list: a verdict, the server's clock, and the values that belong to the verdict.
 func answer(raw any, sent time.Time) Reply {
 	r := Reply{Sent: sent}
 	list, _ := raw.([]any)
@@ -84,7 +84,7 @@ func answer(raw any, sent time.Time) Reply {
 	return r
 }
 
-// Plainer words; behind a colon come the server's.
+// Plainer words for errors. Behind a colon at the end come the words of the server.
 const (
 	wrongKind = "the key holds a lock of another kind, or no lock; a Mutex or RWMutex, a Semaphore and other data need keys " +
 		"of their own: "
@@ -99,8 +99,8 @@ const (
 	noLua     = noScripts + "it has no Lua scripting" + needed + ": "
 )
 
-// permanent are the errors that waiting can't fix: their codes, words of theirs in lower case, and plainer words, if there
-// are any. The first that fits counts.
+// permanent are the errors that waiting can't fix: codes, words in the text (in lower case), and plainer words, if there are
+// any. The first match counts.
 var permanent = []struct{ codes, words, plainer string }{
 	{"WRONGTYPE", "", wrongKind},
 	{"CROSSSLOT", "", wrongSlots},
@@ -117,24 +117,24 @@ var permanent = []struct{ codes, words, plainer string }{
 	{"ERR", "the user executing the script can't", ""}, // ACL, Redis 7.0
 	{"ERR", "acl failure in script", ""},               // Redis 7.2, Valkey
 	{"ERR", "unauthenticated ", ""},                    // NOAUTH: "multibulk length" of more than ten words, "bulk length" of a script
-	{"ERR", "password", ""},                            // AUTH: there is none, or, before Redis 6, it is another
+	{"ERR", "password", ""},                            // AUTH: the server has none, or, before Redis 6, another one
 	{"ERR", "invalid db index", ""},
 	{"ERR", "select is not allowed in cluster mode", ""},      // SELECT
-	{"ERR", "wrong number of arguments", ""},                  // of a command that we don't know so
+	{"ERR", "wrong number of arguments", ""},                  // of a command that differs from the one we know
 	{"ERR", "invalid expire time", ""},                        // SET, PEXPIRE
 	{"ERR", "the fence counter is not a number", ""},          // fence.lua
 	{"ERR", "this instance has cluster support disabled", ""}, // CLUSTER SLOTS
 }
 
-// Permanent reports whether waiting can't fix err: the server understood us and says that what we want will never work, for
-// the reason in its words, which are on a list; or the pool is closed. Everything else passes with time: broken networks,
-// servers that load, fail over, are full or read-only, and replies that we don't know.
+// Permanent reports whether waiting can't fix err: the server says, in words of the list above, that the command will never
+// work, or the pool is closed. Every other error passes with time: a broken network, a server that loads, fails over, is full
+// or read-only, and a reply that we don't know.
 func Permanent(err error) bool {
 	forever, _ := refusal(err)
 	return forever || errors.Is(err, conn.ErrPoolClosed)
 }
 
-// refusal is Permanent, and finds plainer words, if there are any.
+// refusal is Permanent for what servers say. It also finds plainer words, if there are any.
 func refusal(err error) (forever bool, plainer string) {
 	code, text := said(err)
 	if code == "" {
@@ -149,7 +149,7 @@ func refusal(err error) (forever bool, plainer string) {
 	return false, ""
 }
 
-// explain finds plainer words for what a server says that can't run our scripts, or never for these keys, and hides
+// explain finds plainer words for the error of a server that can't run our scripts, or can't run them for these keys. It hides
 // what must not be seen.
 func explain(err error) error {
 	err = conn.Mask(err)
@@ -164,8 +164,8 @@ func explain(err error) error {
 	return conn.Masked(plainer, said)
 }
 
-// OfOneLock reports whether err may concern one lock alone, so that the server may do the same for others: it will never
-// work with this key, the guard has to wait for the TTL of this lock, or the lock has ended.
+// OfOneLock reports whether err may concern one lock alone, so that the server may serve other locks: the command will never
+// work with this key, the restart guard has to wait for the TTL of this lock, or the lock has ended.
 func OfOneLock(err error) bool {
 	code, _ := said(err)
 	return code == "GUARD" || Permanent(err) || errors.Is(err, errEnded)
@@ -179,27 +179,27 @@ func coded(err error, code string) bool {
 	return c == code
 }
 
-// replicas reports whether err is what a server says that is a replica now.
+// replicas reports whether err is the answer of a server that is a replica now.
 func replicas(err error) bool {
 	code, text := said(err)
 	return code == "READONLY" || code == "MASTERDOWN" || strings.Contains(text, "on a stale replica")
 }
 
-// noRoom reports whether err is what a server says that has too many clients, and hangs up.
+// noRoom reports whether err is the answer of a server that has too many clients. Such a server hangs up.
 func noRoom(err error) bool {
 	_, text := said(err)
 	return strings.Contains(text, "max number of clients")
 }
 
-// full reports whether err may say that the pool has no connection left, or the server: over TLS that only hangs up.
+// full reports whether err may mean that the pool or the server has no connection left. Over TLS a full server only hangs up.
 func full(err error) bool {
 	return noRoom(err) || errors.Is(err, redis.ErrPoolExhausted) ||
 		errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// said returns the code and the text of what a server said; both are empty where err is something else. Before Redis 7 an
-// error inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …", or
-// the same without the dash; and one that the script returns begins with "@user_script: 9: ", where it has no code of its own.
+// said returns the code and the text of a server's error; both are empty if err is something else. Before Redis 7 an error
+// inside a script comes wrapped: "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …", or the
+// same without the dash. An error that the script returns begins with "@user_script: 9: " if it has no code of its own.
 func said(err error) (code, text string) {
 	var e redis.Error
 	if !errors.As(err, &e) {
@@ -225,7 +225,7 @@ func said(err error) (code, text string) {
 	return code, text
 }
 
-// timedOut reports whether err is the silence of a server, rather than its word or a broken connection.
+// timedOut reports whether err is the silence of a server, and not an answer or a broken connection.
 func timedOut(err error) bool {
 	return err != nil && errors.Is(err, errTimeout) && !errors.Is(err, errLate)
 }

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// A runner releases claims that no caller waits for, so that no lock outlives its owner by more than the node's silence.
-// It has one goroutine, which lives only while something is pending.
+// A runner releases claims in the background, so that no lock outlives its owner by more than the node's silence. It has one
+// goroutine, which lives only while a task is pending.
 type runner struct {
 	server *Server
 
-	mu      sync.Mutex
+	mu      sync.Mutex    // guards the fields below
 	pending []task        // in order of arrival, each claim once
-	backoff time.Duration // after the last round trip, if the node was not fit for the next
-	resumes time.Duration // when that is over, since epoch; in Close at once
-	wake    chan struct{} // something new; nil while there is no goroutine
+	backoff time.Duration // the pause after the last round trip; 0: the node has answered that
+	resumes time.Duration // when the pause is over, since epoch; in Close at once
+	wake    chan struct{} // gets a message when the tasks have changed; nil while there is no goroutine
 }
 
-// A task is a claim that is to be released at a time, and given up at another.
+// A task is a claim, when to release it, and when to give it up.
 type task struct {
 	claim     *Claim
 	at, until time.Duration // since epoch
 }
 
 const (
-	maxPending              = 16384         // bounds the memory that a dead node costs; what is dropped expires by itself
-	releaseBatch, lastBytes = 128, 12 << 10 // in one round trip; of more than 16 KiB a server that hangs in Close may lose the rest
-	// The pause after a round trip that the node did not answer, or refused, grows from the one to the other.
+	maxPending              = 16384         // bounds the memory that a dead node costs; a lock that is given up expires by itself
+	releaseBatch, lastBytes = 128, 12 << 10 // of one round trip; of more than 16 KiB a server that hangs in Close may lose the rest
+	// The pause after a round trip that the node did not answer, or refused, grows from minBackoff to maxBackoff.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
 )
 
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.at(c.Key).node.runner }
 
-// add has the runner send a release at that time. One that is pending is sent then instead. It reports false if the runner is
-// full or closed, or if the claim has expired.
+// add makes the runner release c at that time. A release of c that is pending already is rescheduled. It reports false if the
+// runner is full or closed, or if the claim has expired.
 func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	all := &w.server.runners
-	all.Enter() // Close waits for this claim, or we see that it is closing
+	all.Enter() // either Close waits for this claim, or Closing is true below
 	defer all.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *runner) find(c *Claim) *task {
 	return nil
 }
 
-// expedite has a claim released now: what it waited for is over, or the next one waits for it. Nil: the goroutine looks again.
+// expedite makes the runner release c now: what it waited for is over, or the next claim waits for it. Nil: only look again.
 func (w *runner) expedite(c *Claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,8 @@ func (w *runner) run(wake chan struct{}) {
 	}
 }
 
-// due returns what to release now, or how long to wait; 0: nothing is left, and the goroutine has to end. In Close
-// everything is due, once.
+// due returns the claims to release now, or how long to wait; 0: no task is left, and the goroutine has to end. In Close each
+// claim is due, once.
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	w.mu.Lock()
 	now, last := Monotonic(), w.server.runners.Closing()
@@ -124,7 +124,7 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 		case now > p.until:
 			defer p.claim.giveUp() // after the unlock
 		case w.resumes <= now && len(batch) < releaseBatch && (last && size < lastBytes || !last && p.at <= now):
-			for key := range p.claim.Keys { // and what belongs to it
+			for key := range p.claim.Keys { // the key and its siblings
 				size += 128 + (2+len(p.claim.Kind.keys))*(32+len(key))
 			}
 			batch = append(batch, p.claim)

@@ -13,20 +13,20 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A request is one script for one claim, and what came of it.
+// A request is one script for one claim, and its reply.
 type request struct {
 	claim *Claim
-	ttl   time.Duration // what it asks for; 0: nothing
+	ttl   time.Duration // the TTL that it asks for; 0: none
 	place int           // in the batch of its caller
 	reply Reply
 
-	told        atomic.Bool // the reply is there, which nothing changes but the replicas
+	told        atomic.Bool // reply is set; after that only confirm may change it
 	again       bool        // it has to be sent once more
 	unconfirmed bool        // it waits for replicas
 }
 
-// scripts runs the script of each request that has no reply yet. This is where all scripts are sent. What the first exchange
-// could not settle goes alone, to where it has to.
+// scripts runs the script of each request that has no reply yet. All scripts are sent from here. A request that the first
+// exchange did not settle is sent alone, in a cluster to the node of its key.
 func (op *operation) scripts() error {
 	op.todo = op.todo[:0]
 	for i := range op.requests {
@@ -44,7 +44,7 @@ func (op *operation) scripts() error {
 		}
 		var err error
 		if op.pinned {
-			op.server.nodes.at(r.claim.Key).clock.forget(time.Now()) // it may be another node's
+			op.server.nodes.at(r.claim.Key).clock.forget(time.Now()) // it may be the clock of another node
 			elsewhere := op.server.nodes.at(op.key).node != op.server.nodes.at(r.claim.Key).node
 			if op.key = r.claim.Key; op.conn == nil || elsewhere {
 				op.close()
@@ -62,12 +62,12 @@ func (op *operation) scripts() error {
 	return nil
 }
 
-// set is a try by SET NX PX. It takes less of the server than the script does, and knows less: not who holds the lock, nor
-// whether what is in its place is a lock at all. So the script follows where it does not take the lock, can't be sent, or
-// is refused alone, as by Redis 5.0 with too few replicas. A repeat over another connection is a script: it finds its token.
+// set is a try by SET NX PX. It costs the server less than the script, and tells less: not who holds the lock, nor whether the
+// key holds a lock at all. So the script follows if the SET does not take the lock, can't be sent, or is refused alone, as by
+// Redis 5.0 with too few replicas. A repeat over another connection is a script: that finds its token.
 //
-// SET can't carry a deadline. Instead, when that passes without a reply, a release is written behind the SET on the same
-// connection. Whenever the server gets to executing the first, after a hang or a cut, it executes the second next.
+// SET can't carry a deadline. Instead, when the deadline passes without a reply, a release is written behind the SET on the
+// same connection. Whenever the server executes the SET, after a hang or a cut, it executes the release next.
 func (op *operation) set() error {
 	op.deadline, op.undoes = op.due, true
 	r := &op.requests[0]
@@ -85,15 +85,15 @@ func (op *operation) set() error {
 	return nil
 }
 
-// maxMoves is how often a command goes to where the node that it was sent to says that the slot is. After a failover the
-// nodes hear of it one by one, and a pool may go back to what one says that has not.
+// maxMoves is how often a command follows the answer that its slot is at another node. After a failover the nodes hear of it
+// one by one. A pool may go back to the answer of a node that has not heard of it.
 const maxMoves = 3
 
-// exchange runs the scripts that are to do, and has the replicas confirm them. One that the server refused as late, because
-// our estimate of its clock was wrong, is sent once more. What a replica refuses, TIME included, is sent to the primary. In a
-// cluster a script that goes alone is sent to where its key has moved.
+// exchange runs the scripts of op.todo, and waits for the replicas to confirm them. A script that the server refused as
+// late, because our estimate of its clock was wrong, is sent once more. A command that a replica refuses, TIME included, is
+// sent to the primary. In a cluster a script that is sent alone is sent to where its key has moved.
 func (op *operation) exchange(alone bool) (err error) {
-	if op.requests[0].claim.Replicas.N > 0 { // all want the same
+	if op.requests[0].claim.Replicas.N > 0 { // all requests want the same
 		defer func() { op.confirm(err) }()
 	}
 	for n := 0; len(op.todo) > 0; n++ {
@@ -111,7 +111,7 @@ func (op *operation) exchange(alone bool) (err error) {
 				since = op.began
 			}
 			for _, r := range op.todo {
-				op.server.nodes.at(r.claim.Key).clock.forget(since) // who answers next may be another server, after a failover
+				op.server.nodes.at(r.claim.Key).clock.forget(since) // the next answer may be another server's, after a failover
 			}
 			return err
 		}
@@ -120,7 +120,7 @@ func (op *operation) exchange(alone bool) (err error) {
 	return nil
 }
 
-// learnClocks asks the server for its time, if that is not known. One answer does for all keys of an operation: it has one node.
+// learnClocks asks the server for its time, if that is unknown. One answer does for all keys of an operation: it has one node.
 func (op *operation) learnClocks() error {
 	var unknown []*clock
 	for _, r := range op.todo {
@@ -139,7 +139,7 @@ func (op *operation) learnClocks() error {
 	if len(v) != 2 {
 		return errors.New("an unexpected reply to TIME")
 	}
-	if op.state.Load() == abandoned { // it may be the server before
+	if op.state.Load() == abandoned { // the answer may be that of a former server
 		return errTimeout
 	}
 	op.server.rtt.CompareAndSwap(0, int64(op.received.Sub(op.sent)))
@@ -149,9 +149,9 @@ func (op *operation) learnClocks() error {
 	return nil
 }
 
-// send sends what is to do. A batch, and a release in the background, bring the source of each script along. What is refused
-// there goes alone; so does everything where the connection takes one command at a time. A command that goes alone names its
-// script by the hash, and brings the source if the server does not know that.
+// send sends the scripts of op.todo. A batch, or a release in the background, carries the source of each script. A script that
+// is refused there is sent alone later; so are all scripts if the connection takes one command at a time. A script that is
+// sent alone is sent as its hash, and as its source if the server does not know the hash.
 func (op *operation) send(n int, alone bool) error {
 	if !alone && (len(op.todo) > 1 || op.aside) {
 		brought := make(map[any]bool)
@@ -164,18 +164,18 @@ func (op *operation) send(n int, alone bool) error {
 			return "EVAL", args
 		}
 		replies, err := op.pipeline(len(op.todo), lay)
-		var demoted error // what a replica says
+		var demoted error // the refusal of a replica
 		var refused []*request
 		for i, raw := range replies {
 			r := op.todo[i]
 			r.again = false
 			if err, _ := raw.(error); replicas(err) {
 				demoted, refused = err, append(refused, r)
-			} else if !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those go alone
+			} else if !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those are sent alone later
 				op.take(r, raw, n, false)
 			}
 		}
-		moved := op.follow(demoted, n) // only now that it is known which of the others need their replicas
+		moved := op.follow(demoted, n) // only now: follow has to know which of the others wait for replicas
 		for _, r := range refused {
 			op.take(r, demoted, n, moved)
 		}
@@ -194,7 +194,7 @@ func (op *operation) send(n int, alone bool) error {
 	case err == nil:
 		took := int64(op.received.Sub(op.sent))
 		old := cmp.Or(op.server.rtt.Load(), took)
-		op.server.rtt.Store(old + (took-old)/8) // one of two that come together may be lost
+		op.server.rtt.Store(old + (took-old)/8) // of two updates at the same time one may be lost
 	}
 	if err != nil {
 		if code, _ := said(err); code == "" || noRoom(err) {
@@ -206,10 +206,10 @@ func (op *operation) send(n int, alone bool) error {
 	return nil
 }
 
-// take takes in the reply to a script that was sent n times before. moved: it is an error, and the operation has followed it.
+// take takes in the reply to a script that was sent n times before. moved: the reply is an error that follow has followed.
 func (op *operation) take(r *request, raw any, n int, moved bool) {
 	reply := answer(raw, op.sent)
-	if reply.Now > 0 && !op.bad && op.state.Load() != abandoned { // else it may be the server before
+	if reply.Now > 0 && !op.bad && op.state.Load() != abandoned { // else it may be the clock of a former server
 		op.server.nodes.at(r.claim.Key).clock.learn(reply.Now, op.sent, op.received)
 	}
 	r.again = moved || n == 0 && reply.Err == errLate && op.received.Before(op.due) //nolint:errorlint // as answer has it
@@ -226,7 +226,7 @@ func (op *operation) take(r *request, raw any, n int, moved bool) {
 	}
 }
 
-// confirm waits until the replicas have what this connection wrote, unless err has ended the exchange before.
+// confirm waits until the replicas have what this connection wrote, unless err has ended the exchange.
 func (op *operation) confirm(err error) {
 	asked := err != nil
 	for i := range op.requests {
@@ -249,10 +249,10 @@ func (op *operation) confirm(err error) {
 	}
 }
 
-// errLate is what a command gets that the server executed only after its deadline, and so not at all.
+// errLate is the error of a command that the server got to only after the deadline: the command did nothing.
 var errLate = fmt.Errorf("%w: it came too late, and nothing was done", errTimeout)
 
-// errShort is what a command gets that is not sent, because the reply would most likely come too late.
+// errShort is the error of a command that was not sent, because the reply would most likely come too late.
 var errShort = fmt.Errorf("%w: too little of it was left to ask", errTimeout)
 
 // untried is an error that came before anything was sent that the server could execute.
@@ -260,8 +260,8 @@ type untried struct{ error }
 
 func (u untried) Unwrap() error { return u.error }
 
-// noEffect reports whether a command that ended in err certainly did nothing: it was not sent, or the
-// server said no, and the scripts leave no lock behind then.
+// noEffect reports whether a command that ended in err certainly did nothing: it was not sent, or the server refused it. A
+// script that fails leaves no lock behind.
 func noEffect(err error) bool {
 	return errors.As(err, new(redis.Error)) || errors.As(err, new(untried)) || errors.Is(err, errLate)
 }

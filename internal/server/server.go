@@ -1,10 +1,10 @@
-// Package server speaks to one Redis server: it keeps the bound of every operation, runs the scripts, sorts errors by what
-// a caller would do about them, learns the server's clock, and cleans up after commands whose outcome it never heard.
+// Package server speaks to one Redis server. It keeps the time limit of every operation (its bound), runs the scripts, sorts
+// errors by what a caller can do about them, learns the server's clock, and cleans up after commands without an answer.
 //
-// The way of an operation, from the top down: lock.go and reply.go (what can be asked for, and answered), claim.go,
-// extend.go, release.go, question.go (who asks: tries, extensions, releases, all else), operation.go (who runs it, and when
-// its caller gives up), connection.go (a connection for it, from package conn), script.go and arguments.go (what goes over
-// that). claim.go also knows what may still be executed for a token, and runner.go releases what no caller waits for.
+// The files, from the top down: lock.go and reply.go define what can be asked, and the answers. claim.go, extend.go,
+// release.go and question.go begin operations: tries, extensions, releases and all others. operation.go runs an operation, and
+// decides when its caller gives up. connection.go gets a connection for it from package conn. script.go and arguments.go send
+// the commands. claim.go also knows what may still be executed for a token, and runner.go releases claims in the background.
 package server
 
 import (
@@ -19,30 +19,30 @@ import (
 	"github.com/redimutex/redimutex/internal/underway"
 )
 
-// Pool is where connections come from.
+// A Pool hands out connections.
 type Pool = conn.Pool
 
-// A Server is one vote: one pool of connections to one Redis server, or to one cluster or
-// Sentinel-watched group that behaves as one. Its methods may be called from any goroutine.
+// A Server is one vote: one pool of connections to one Redis server, or to one cluster or Sentinel-watched group that behaves
+// as one. It is safe for concurrent use.
 type Server struct {
-	Source     *conn.Source // it is not changed
-	Failed     atomic.Int64 // failed operations of locks; without those that their caller's ctx cut short, and releases in the background
+	Source     *conn.Source // never changed
+	Failed     atomic.Int64 // failed operations of locks, but for releases in the background and those cut short by their caller's ctx
 	nodes      nodes
 	operations sync.Pool       // of *operation
-	running    underway.Count  // operations that have not ended, also those that their caller has left
-	runners    underway.Count  // those of the nodes that have something to release
-	background context.Context // ends with Close, and what no caller waits for with it
+	running    underway.Count  // operations that have not ended, abandoned ones included
+	runners    underway.Count  // the runners of nodes that have something to release
+	background context.Context // the ctx of operations that no caller waits for; Close cancels it
 	cancel     context.CancelFunc
 	rtt        atomic.Int64 // smoothed time of a script; 0: not known
-	scripted   atomic.Bool  // a script has worked, so that whatever is locked can be renewed
+	scripted   atomic.Bool  // a script has worked, so a lock taken by a plain SET can be renewed
 	oneByOne   atomic.Bool  // its connections take one command at a time
 	demoted    atomic.Bool  // a replica has answered since the last Call
-	unreleased atomic.Value // a string: why the last release that failed did
-	beside     atomic.Int64 // operations that dial beside the pool
+	unreleased atomic.Value // a string: the error of the last release that failed
+	beside     atomic.Int64 // operations that use a connection dialled beside the pool
 
-	mu       sync.Mutex
-	released map[string][]*Claim // by key, those that may still be in the way of the next
-	dialNext map[string]struct{} // keys whose next operation dials: the last one had no answer over a connection of the pool
+	mu       sync.Mutex          // guards the fields below
+	released map[string][]*Claim // by key: released claims that may still be in the way of the next claim
+	dialNext map[string]struct{} // keys whose next operation dials: the last one got no answer over a connection of the pool
 	pending  int                 // operations of locks, and waits for a release, without an answer yet
 	owes     time.Time           // since when the server has owed an answer; zero: it owes none
 	typical  time.Duration       // smoothed time of an operation
@@ -58,8 +58,8 @@ func New(pool Pool) *Server {
 	return s
 }
 
-// Close waits for the operations that run, and then for one last release of what is left; for d at most. What has had no
-// answer shortly before that is cut short, so that nothing is sent later.
+// Close waits for the running operations, and then for one last release of each remaining claim. It takes d at most. Shortly
+// before d is over it cancels the operations in the background that have no answer, so that nothing is sent later.
 func (s *Server) Close(d time.Duration) {
 	end := time.Now().Add(d)
 	s.running.Wait(d / 2)
@@ -70,12 +70,12 @@ func (s *Server) Close(d time.Duration) {
 
 func (s *Server) RTT() time.Duration { return time.Duration(s.rtt.Load()) } // 0 if it is not known
 
-// MinSilence is how long a server may be silent before that is suspicious, if answers take no time.
+// MinSilence is the shortest silence of a server that is suspicious. For a slow server the limit is higher: see Silent.
 const MinSilence = 20 * time.Millisecond
 
-// Silent returns for how long the server has owed an answer, if that is suspiciously long and an operation is already waiting
-// to see it recover; else 0. An operation that gives up leaves the debt as it is, until another one has an answer. But the
-// last one that waits takes it along if its caller has cancelled it.
+// Silent returns how long the server has owed an answer, if that is suspiciously long and an operation is waiting that will
+// see the server recover; else 0. An operation that times out does not end the debt: the answer to another operation does. The
+// last waiting operation also ends it, if its caller cancels the operation.
 func (s *Server) Silent(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Server) Silent(now time.Time) time.Duration {
 	return 0
 }
 
-// expect notes that an operation, or a claim behind a release, waits for an answer from now on. The caller holds s.mu.
+// expect notes that one more operation, or one more claim behind a release, waits for the server. The caller holds s.mu.
 func (s *Server) expect() {
 	if s.owes.IsZero() {
 		s.owes = time.Now()
@@ -93,13 +93,13 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins. It has op dial where the last operation on the key had no answer over a connection of the
-// pool (see connection.go).
+// noteBegin notes that op begins. It makes op dial if the last operation on one of its keys got no answer over a connection
+// of the pool (see connection.go).
 func (s *Server) noteBegin(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !op.aside {
-		s.expect() // not since op.began: it may have waited for a release first
+		s.expect() // from now on, and not from op.began: op may have waited for a release first
 	}
 	for i := range op.requests {
 		key := op.requests[i].claim.Key
@@ -112,13 +112,13 @@ func (s *Server) noteBegin(op *operation) {
 	}
 }
 
-const maxDialNext = 4096 // bounds the memory that those keys cost which are never used again
+const maxDialNext = 4096 // bounds the memory for keys that are never used again
 
-// noteEnd notes what came of op, of whose requests so many failed. silent: the server did not answer one of them. free: the
-// pool had a connection free when op began. left: the caller went away before op could begin.
+// noteEnd notes the outcome of op. failed is the number of its requests that failed. silent: the server did not answer one of
+// them. free: the pool had a free connection when op began. left: the caller cancelled op, or left before the turn of op came.
 func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
-	// An operation says nothing of the pool's connections if its caller had less time than the node timeout, or if it may
-	// have waited for its turn at the pool. One over a fresh connection says that it is the server that is silent.
+	// Silence says nothing about the pool's connections if the caller had less time than the node timeout. Nor does it if op
+	// may have waited for a connection. Silence over a fresh connection means that the server itself is silent.
 	distrust := free && silent && !op.fresh.Load() && !op.callers && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 			s.dialNext[op.requests[i].claim.Key] = struct{}{}
 		}
 	}
-	cut := left || failed > 0 && conn.Ended(op.Context) != nil // by its caller, which says nothing of the server
+	cut := left || failed > 0 && conn.Ended(op.Context) != nil // by the caller: this says nothing about the server
 	answered := !silent && !cut
 	if answered {
 		s.owes = time.Now()
@@ -146,13 +146,13 @@ func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 			s.typical += (took - s.typical) / 8
 		}
 	}
-	if !silent && s.pending == 0 { // a silent server goes on owing, so that it is silent for the next operation at once
+	if !silent && s.pending == 0 { // the debt of a silent server stays, so that the next operation sees the silence at once
 		s.owes = time.Time{}
 	}
 }
 
-// A claim that was released stands in the way of the next one of its keys until its release was answered. So a Server
-// remembers it, and a try waits for it: our own release never stands in our own way. Only what is not settled is remembered.
+// A released claim is in the way of the next claim on its keys until its release is answered. The Server remembers it, and a
+// try waits for it: so a process never finds a lock held by its own old token. Settled claims are forgotten.
 
 func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 	s.mu.Lock()
@@ -168,8 +168,8 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 	}
 }
 
-// await waits until no released claim is in the way of next, until due at most, or until ctx ends, and reports whether none
-// is. A claim that waits counts as an operation that waits for the server.
+// await waits until no released claim is in the way of next, but no longer than until due or until the caller leaves. It
+// reports whether none is in the way. A claim that waits counts as an operation that waits for the server.
 func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	s.expect()
@@ -185,7 +185,7 @@ func (s *Server) await(ctx context.Context, next *Claim, due time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending--
-	if free && s.pending == 0 { // else it goes on owing
+	if free && s.pending == 0 { // else the server still owes the answer
 		s.owes = time.Time{}
 	}
 	return free

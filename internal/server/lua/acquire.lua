@@ -1,20 +1,19 @@
--- One try for a lock; behind head.lua, holder.lua, the kind, fence.lua and, with a queue, queue.lua.
+-- One try for a lock; after head.lua, holder.lua, the kind, fence.lua and, with a queue, queue.lua.
 --
 -- ARGV[8], ARGV[9]  '' for a try that does not wait
--- ARGV[12]  for how long the caller is seen to wait, in ms
+-- ARGV[12]  how long the mark of the caller lasts, in ms
 -- ARGV[13]  when the waiter first arrived, in µs on this server's clock; '0': now
--- ARGV[14]  '1': a waiter who is missing in the queue goes back to its place
+-- ARGV[14]  '1': a waiter that is missing in the queue goes back to its place
 -- ARGV[15]  TTL of the queue, in ms; '0': the caller can't be woken just now, and does not queue
--- ARGV[16]  and those behind it: further tokens, which enter together with the first
+-- ARGV[16]  and those after it: further tokens, which enter together with the first
 --
 -- Replies
 --   {1, now, fence}             granted; fence is 0 without fencing
---   {2, now, left, n, i, holder}  lock i is held, for left ms more (-1: it has no TTL); n wait in the queue, if the caller does
+--   {2, now, left, n, i, holder}  lock i is held for left ms more (-1: it has no TTL); n wait in the queue, if the caller does
 --   {3, now}                    the waiter was called and let its hand-off lapse, or was passed over; nothing was done
 --
--- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken
--- past a waiter. The caller that comes by and finds the lock free serves the first waiter, so that no hand-off depends on
--- the one before.
+-- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken past a
+-- waiter. A caller that finds the lock free serves the first waiter, so that no hand-off depends on the hand-off before.
 
 local place = member
 if ARGV[15] == '0' then
@@ -77,7 +76,7 @@ if member ~= '' then
     add(queue, math.min(arrived, now), member, ARGV[15])
     waiting = waiting + 1
   elseif arrived > now then
-    -- A waiter that came before the clock was set back is not put behind all who come after it.
+    -- A waiter that came before the clock was set back must not stand behind all that come after it.
     add(queue, now, member, ARGV[15])
   else
     redis.call('PEXPIRE', queue, ARGV[15])
@@ -91,9 +90,9 @@ elseif member == '' and holder then
     return refused
   end
 end
--- Where only a mark is in the way, it may be that of a waiter in the queue that was not called.
+-- If only a mark is in the way, it may be that of a waiter in the queue that was not called.
 if not holder or queue and preferred and redis.call('PTTL', lock) == -2 then
-  -- Those in front who are gone are passed over, until it may be our turn after all.
+  -- Waiters in front of us that are gone are passed over: then it may be our turn after all.
   if serve(member) then
     return granted()
   end

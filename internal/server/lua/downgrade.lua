@@ -1,5 +1,5 @@
--- A writer becomes a reader; behind head.lua, holder.lua, rwmutex.lua and, with a queue, fence.lua and queue.lua. A
--- repeat finds what was done. Atomic, so that no writer comes between; and the readers that wait come in with it.
+-- A writer becomes a reader; after head.lua, holder.lua, rwmutex.lua and, with a queue, fence.lua and queue.lua. A repeat
+-- finds what was done. Atomic, so that no writer comes between, and the waiting readers enter with it.
 
 local writes = peek(lock, #token) == token
 local kept, which = keep(token, ms, 'r', mark)

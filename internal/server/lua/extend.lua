@@ -1,6 +1,6 @@
--- Extend a lease; behind head.lua, holder.lua and the kind. A lock that is gone is not re-created, because another may
--- have held it meanwhile. Atomic, so that the TTL of another holder's lock is never touched. Because the expiry is only
--- raised, it takes nothing back of what a later extension gave.
+-- Extend a lease; after head.lua, holder.lua and the kind. A lock that is gone is not re-created, because another may have
+-- held it meanwhile. Atomic, so that the TTL of another holder's lock is never touched. The expiry is only raised, so an
+-- extension that is executed late takes back nothing that a later extension gave.
 
 local kept, which = keep(token, ms, want, mark)
 if kept ~= 1 then

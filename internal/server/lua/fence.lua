@@ -1,14 +1,14 @@
--- Shared by the scripts that write fences; behind head.lua and holder.lua. A counter holds the last fence.
+-- Shared by the scripts that write fences; after head.lua and holder.lua. A counter holds the last fence.
 
--- Has a counter hold a fence. Its TTL begins when this server's clock has reached the fence: if the counter expired
--- earlier, the next fence would be lower. So all others only raise that TTL.
+-- Writes a fence to a counter. The TTL begins when this server's clock has reached the fence: if the counter expired earlier,
+-- the next fence would be lower. So all other code only raises that TTL.
 local function count(counter, fence)
   local lead = math.ceil((fence - now) / 1000)
   return redis.pcall('SET', counter, us(fence), 'PX', lead > 0 and us(ARGV[6] + lead) or ARGV[6])
 end
 
--- Returns a fence for the caller: 0, one above all counters, or the last; or nil and the error, if a counter is no
--- counter or there is no room for it. A counter that expired or was lost starts from this server's clock.
+-- Returns a fence for the caller: 0, one above all counters, or the last; or nil and the error, if a key is not a counter or
+-- the server has no room for it. A counter that expired or was lost starts from this server's clock.
 local function fenceOf(wanted)
   if wanted == '0' then
     return 0

@@ -1,41 +1,41 @@
--- In front of all scripts of a lock: what they have in common.
+-- The beginning of all scripts of a lock: what they have in common.
 --
 -- KEYS  the locks; their fence counters, if ARGV[6] is not '0'; the keys of the kind; the queue; the restart guard.
---       Only rwmutex.lua has keys of its own. All scripts of a lock get the same, whether they use them or not; only
---       simple.lua gets less.
--- ARGV  From ARGV[5] on the last ones are left out that are as usual: '1', '0', '0', '', '', '0', '0'.
+--       Only rwmutex.lua has keys of its own. All scripts of a lock get the same keys, whether they use them or not; only
+--       simple.lua gets fewer.
+-- ARGV  From ARGV[5] on, arguments at the end are left out if they have the usual values: '1', '0', '0', '', '', '0', '0'.
 -- ARGV[1]  the token
 -- ARGV[2]  a TTL in ms
 -- ARGV[3]  deadline of the command, in µs on this server's clock; '0': none
 -- ARGV[4]  what the caller wants: see the kind
 -- ARGV[5]  how many locks there are; more than one are held together, all or none
 -- ARGV[6]  TTL of the fence counters, in ms; '0': there are none among the keys
--- ARGV[7]  its fence: '0' none, 'next' above all before, 'last' that of the last writer; or the number that it has
--- ARGV[8]  the mark under which the caller is seen to wait, or was; or ''
+-- ARGV[7]  the fence: '0' none, 'next' above all earlier ones, 'last' that of the last writer; or, of raise.lua, its number
+-- ARGV[8]  the mark that shows, or has shown, that the caller waits; or ''
 -- ARGV[9]  the member of the queue that stands for this waiter, or ''
 -- ARGV[10] '1' in a cluster
--- ARGV[11] '1': the last key marks a server that has kept its data; its value is when the server was first seen, in µs
+-- ARGV[11] '1': the last key marks a server that has kept its data; the value is when the server was first seen, in µs
 --
 -- Replies; now is this server's clock, in µs
---   1, {1, now, ...}  done; what follows is told by each script
+--   1, {1, now, ...}  done; each script says what follows
 --   {0, now, i}       lock i is gone
 --   {-1, now, i}      another holds lock i
 --   {4, now}          too late, nothing was done
 --   error GUARD       this server lost its data less than one TTL ago, and nothing was done
 --
--- A kind of lock is four functions. token, ms, want are those of the caller, or of a waiter that is served. ms is text as a
--- rule: to write a number for a command takes Redis longer than some commands.
+-- A kind of lock is four functions. token, ms and want are those of the caller, or of a waiter that is served. ms is text as a
+-- rule: to turn a number into text takes Redis longer than some commands.
 --
---   look(token, want, mark)      nil if token may enter now; token if it is in; else who stands in the way, for how long
---                                in ms (-1: for ever), and at which of several locks. An error is a table.
---   take(token, ms, want, mark)  token enters; it returns nil, or the error
---   keep(token, ms, want, mark)  token stays for ms at least, and something is written: 1; or 0 it is gone, -1 another has
---                                the lock; then which of the locks it is
---   drop(token, ms, mark)        token leaves in ms, whatever it wants: 1; then whether no other can enter; or 0 or -1 as keep
+--   look(token, want, mark)      returns nil if token may enter now; token if it is in; else the holder in the way, for how
+--                                long in ms (-1: for ever), and at which of several locks. An error is a table.
+--   take(token, ms, want, mark)  token enters; returns nil, or the error
+--   keep(token, ms, want, mark)  token stays for ms at least, and a key is written; returns 1; or 0 if token is gone, -1 if
+--                                another has the lock, and which of the locks that is
+--   drop(token, ms, mark)        token leaves in ms, whatever it wants; returns 1 and whether no other can enter, or as keep
 --
--- Kinds of which waiters are seen by the others have more: show(mark, ms, want, holder) and hide(mark, want); preferred, which
--- tells whom the queue serves first; and together(token, ms), with which another token enters beside the caller, for as
--- long: where it is there, a caller that may enter need not heed the queue.
+-- A kind whose waiters show themselves has more functions: show(mark, ms, want, holder) and hide(mark, want); preferred, which
+-- says whom the queue serves first; and together(token, ms), which lets another token in beside the caller, for the same time.
+-- If a kind has together, a caller that may enter need not heed the queue.
 
 local token, ms, want, mark, member = ARGV[1], ARGV[2], ARGV[4], ARGV[8] or '', ARGV[9] or ''
 local lock, locks = KEYS[1], tonumber(ARGV[5] or 1)
@@ -43,18 +43,18 @@ local own = locks + ((ARGV[6] or '0') == '0' and 0 or locks) -- the keys of the 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The deadline is compared on the same clock and at the same moment as the lock is taken: what the server executes after
--- its caller gave up takes nothing, shows no waiter, and extends nothing that a release was to end.
+-- The deadline is compared on the same clock and at the same moment as the lock is taken. So a script that the server executes
+-- after the caller gave up takes nothing, shows no waiter, and extends nothing that a release was to end.
 if ARGV[3] ~= '0' and now > tonumber(ARGV[3]) then
   return {4, now}
 end
 
--- Writes a time in µs as a score.
+-- Returns a time in µs as the text of a score.
 local function us(t)
   return string.format('%.0f', t)
 end
 
--- A server that lost its data abstains for the TTL of the caller's lock: until every lock that it forgot has expired.
+-- A server that lost its data abstains for the TTL of the caller's lock: then every lock that it forgot has expired.
 if ARGV[11] == '1' then
   local born = tonumber(redis.call('GET', KEYS[#KEYS]) or nil)
   if not born or born > now then -- or the clock was set back: it may have been wrong for as long as that says
@@ -67,6 +67,6 @@ if ARGV[11] == '1' then
   end
 end
 
--- What only some kinds have, and, of queue.lua, only the locks with a queue. keys is how many keys of its own a kind has.
+-- Only some kinds have these, and only locks with a queue have those of queue.lua. keys: how many keys of its own a kind has.
 local keys, show, hide, preferred, together = 0
 local queue, head, leave, serve

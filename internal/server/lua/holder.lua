@@ -1,11 +1,11 @@
--- Shared by the scripts that look at a lock; behind head.lua.
+-- Shared by the scripts that look at a lock; after head.lua.
 
 local shown = 320 -- bytes of a holder that a reply tells
 
--- Returns the value of a lock, or the beginning of it; nil if the key is missing; or nil and the error if it is no
--- string. n is how many bytes matter: those of the token, or of what a reply tells about another holder.
--- A value may be anything, 200 MB too, so no more of it is read than one byte after those that matter, which tells a
--- longer value from an equal one. A user without GETRANGE reads all of it.
+-- Returns the value of a lock, or its beginning; nil if the key is missing; or nil and the error if the key is not a string.
+-- n is how many bytes matter: those of the token, or those that a reply tells of another holder. A value may be anything, even
+-- 200 MB. So only one byte more is read than matter, to tell a longer value from an equal one. A user without GETRANGE reads
+-- the whole value.
 local function peek(key, n)
   local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320') -- Redis takes longer to write a number
   if type(value) == 'table' then
@@ -21,16 +21,16 @@ local function peek(key, n)
   return value
 end
 
--- Has a key live for ms at least. It is always written: WAIT counts the replicas that have the last write of a connection,
--- so without one it would confirm an expiry that no replica has. Returns what was left; less than 0 of a missing key.
+-- Makes a key live for ms at least. It always writes: WAIT counts the replicas that have the last write of a connection, so
+-- without a write it would confirm an expiry that no replica has. Returns the TTL before; less than 0 if the key is missing.
 local function raise(key, ms)
   local left = redis.call('PTTL', key)
   redis.call('PEXPIRE', key, left < tonumber(ms) and ms or left)
   return left
 end
 
--- Adds a member to a sorted set, which then lives for ms at least. A user who may not set a TTL is refused before the set is
--- there: one without a TTL would never go away.
+-- Adds a member to a sorted set, which then lives for ms at least. A user who may not set a TTL is refused before the set
+-- exists: a set without a TTL would never go away.
 local function add(set, score, member, ms)
   local left = raise(set, ms)
   redis.call('ZADD', set, us(score), member)
@@ -39,7 +39,7 @@ local function add(set, score, member, ms)
   end
 end
 
--- Has a key expire in ms; 0: now.
+-- Makes a key expire in ms; 0: now.
 local function expire(key, ms)
   if tonumber(ms) > 0 then
     redis.call('PEXPIRE', key, ms)
@@ -49,9 +49,9 @@ local function expire(key, ms)
 end
 
 -- Returns the error READONLY, or nil; for scripts that may answer without having written anything. A server that has just
--- become a replica, and is not in step yet, answers from old data, so it has to try a write too, one that changes nothing.
--- Why it might refuse that otherwise does not matter. Whether the lock is there has to be asked: our token may be missing
--- in it while others have it.
+-- become a replica, and is not in step yet, answers from old data. So the script tries a write that changes nothing. Another
+-- reason to refuse that write does not matter. The script has to ask whether the lock exists: even without our token others
+-- may have it.
 local function demoted()
   local written
   if redis.call('PTTL', lock) == -2 then

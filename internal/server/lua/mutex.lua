@@ -1,4 +1,4 @@
--- A Mutex, behind head.lua and holder.lua: each of its locks holds the token.
+-- A Mutex; after head.lua and holder.lua. Each of its locks holds the token.
 
 local function look(token)
   local ours = 0

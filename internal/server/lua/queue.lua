@@ -1,17 +1,17 @@
--- Shared by the scripts of a lock with a queue; behind head.lua, the kind and fence.lua.
--- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is
--- "channel want fence lease name": where its process listens, what it wants and which fence, for how long it is given the
--- lock, in ms, and the token that it gets. The lease is the waiter's, because it has to know how long the lock is its
--- own before it has extended it. The channel is its mark too, where waiters show themselves.
+-- Shared by the scripts of a lock with a queue; after head.lua, the kind and fence.lua.
+-- The queue is a sorted set of waiters by arrival, in µs on this server's clock. A member is "channel want fence lease name":
+-- where its process listens, what it wants, which fence it gets, how long a hand-off lasts in ms, and its token. The waiter
+-- chooses the lease, because it has to know how long the lock is its own before it has extended the lock. If the waiters of
+-- the kind show themselves, the channel is also the mark.
 
 local queue = KEYS[own + keys + 1]
 local alone = {m = true, w = true} -- what is wanted by those who let no other in
 
--- Returns the waiter who is served next; then the error, if the queue is none; the place of the waiter in it; and how far
--- it was looked at, for the next call. No waiter is returned if it is the turn of one that polls.
+-- Returns the waiter that is served next; the error, if the key is not a queue; the place of the waiter in the queue; and how
+-- far this call has looked, for the next call. It returns no waiter if it is the turn of one that polls.
 --
--- all   what is in the queue, if it has been read
--- seen  how far the call before has looked; from there it goes on, as long as the same are preferred
+-- all   the members of the queue, if they have been read
+-- seen  how far the call before has looked; this call goes on there, if the same waiters are preferred
 local function head(all, seen)
   local waiters = all or redis.pcall('ZRANGE', queue, '0', preferred and '-1' or '0')
   if waiters.err then
@@ -29,7 +29,7 @@ local function head(all, seen)
       end
     end
     seen.place = #waiters -- all were looked at; the caller takes out the first
-    -- Those who poll are not in the queue: the first must not wait for them, and they for it.
+    -- Waiters that poll are not in the queue. The first must not wait for them while they wait for it.
     local channel, wants, name = string.match(first, '^(%S+) (%S+) %S+ %d+ (.+)$')
     if channel and look(name, wants, channel) then
       return
@@ -38,7 +38,7 @@ local function head(all, seen)
   return first, nil, 1, seen
 end
 
--- Takes a waiter out. Returns nil, or why the server refuses that.
+-- Removes a waiter from the queue. Returns nil, or the error if the server refuses.
 local function leave(member)
   local gone = redis.pcall('ZREM', queue, member)
   if type(gone) == 'table' and not string.find(gone.err, 'WRONGTYPE', 1, true) then
@@ -46,17 +46,17 @@ local function leave(member)
   end
 end
 
--- Hands the lock to those who wait, in order, as long as the kind lets them in.
+-- Hands the lock to the waiters, in order, as long as the kind lets them in.
 --
--- mine  the member of the caller, who needs no message; or ''
+-- mine  the member of the caller, which needs no message; or ''
 --
 -- Returns true when it is the turn of mine, which stays in the queue.
 -- The message is "fence name". A waiter that does not listen on its channel is gone, and is passed over. A waiter that listens
--- but hangs costs one hand-off lease, and no more: it is out of the queue as soon as it is called.
--- A waiter that was not counted as a receiver must never see the message: a waiter that listens at a replica would take the
--- lock for its own while the next one is given it. So the message is not replicated; and the lock is written before it,
--- so that no caller is told what can't be kept. A message that the server refuses has told no one: the lock stays free, and
--- the waiters find it when they look. A key of another type in the place of the queue is ignored: the lock is released.
+-- but hangs costs one hand-off lease, and no more: it is removed from the queue when it is called. A waiter that was not
+-- counted as a receiver must never see the message. A waiter that listens at a replica would believe that it has the lock,
+-- while the lock goes to the next waiter. So the message is not replicated. The lock is written before the message, so that no
+-- waiter is told of a lock that could not be written. If the server refuses the message, no waiter has got it: the lock stays
+-- free, and the waiters find it when they look. If the key is not a queue, it is ignored: the lock is released.
 local function serve(mine)
   local all = preferred and redis.pcall('ZRANGE', queue, '0', '-1')
   local ok, first, _, place, seen
@@ -90,7 +90,7 @@ local function serve(mine)
       redis.set_repl(redis.REPL_NONE)
       local heard = redis.pcall('PUBLISH', channel, us(fence) .. ' ' .. name)
       redis.set_repl(redis.REPL_ALL)
-      -- In a cluster the number says nothing: the waiter may listen at another node. It knows that; the caller may not.
+      -- In a cluster the number says nothing: the waiter may listen elsewhere. The caller may not know; the channel tells.
       local elsewhere = ARGV[10] == '1' or string.find(channel, '^redimutex:cluster:')
       local refused, gone = type(heard) == 'table', heard == 0 and not elsewhere
       if refused or gone then

@@ -1,11 +1,11 @@
--- Release a lock, or leave the queue, or both; behind head.lua, holder.lua, the kind and, with a queue, fence.lua and
--- queue.lua. It is handed to the waiters for whom there is room. Where one of several locks is gone, the others are released.
+-- Release a lock, or leave the queue, or both; after head.lua, holder.lua, the kind and, with a queue, fence.lua and
+-- queue.lua. The lock goes to the waiters for which there is room. If one of several locks is gone, the others are released.
 --
--- ARGV[2]  '0', or for how long the lock stays locked, in ms
+-- ARGV[2]  '0', or how long the lock stays locked, in ms
 --
--- Atomic, so that a lock which expired and was taken by another holder between the comparison and the deletion is never
--- deleted, nor its TTL touched; so that a waiter who leaves just when it is given the lock passes it on; and so that
--- no caller can take the lock between the release and the hand-off.
+-- Atomic, for three reasons. A lock that expired and was taken by another holder between the comparison and the deletion is
+-- never deleted, nor its TTL touched. A waiter that leaves just when it is given the lock passes the lock on. And no caller
+-- can take the lock between the release and the hand-off.
 
 local stays = member ~= '' and leave(member)
 local dropped, which = drop(token, ms, mark)

@@ -1,20 +1,20 @@
--- Readers and writers, phase-fair, behind head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may
--- want 'm': a plain Mutex is let in alone, as a writer is. The lock holds the token of a writer; or '*' while readers have it,
--- for as long as the last of them may live. So a client that takes the key for a plain Mutex is kept out, and keeps out both.
+-- Readers and writers, phase-fair; after head.lua, holder.lua and set.lua. want is 'r' or 'w'. A waiter of the queue may want
+-- 'm': a plain Mutex enters alone, as a writer does. The lock holds the token of a writer. While readers have it, it holds '*'
+-- until the last of their leases ends. So a client that takes the key for a plain Mutex is kept out, and keeps out both sides.
 --
 -- readers   the tokens of the readers by the end of their leases. It counts only while the lock is '*'.
 -- writers   the marks of waiting writers, by their end: while there is one, new readers wait
 -- waiting   the marks of waiting readers
--- entitled  the marks of those that have waited for a writer: while there is one, writers wait
+-- entitled  the marks of readers that have waited for a writer: while there is one, writers wait
 --
--- A writer that takes the lock makes entitled readers of all that wait. All times are in µs on this server's clock. A plain
--- Mutex hands the lock on without knowing any of this: then the lock may hold the token of a reader too, and the mark of the
--- one that got it, reader or writer, is still there. keep and drop put both right.
+-- A writer that takes the lock makes all waiting readers entitled. All times are in µs on this server's clock. A plain Mutex
+-- hands the lock on without knowing any of this. Then the lock may hold the token of a reader too, and the mark of the new
+-- holder, reader or writer, still exists. keep and drop put both right.
 
 local readers, writers, waiting, entitled = KEYS[own + 1], KEYS[own + 2], KEYS[own + 3], KEYS[own + 4]
 local keys = 4
 
--- Returns who has the lock: '*', a token, or nil; or nil and the error. With '*' the reader that ends last comes third.
+-- Returns who has the lock: '*', a token, or nil; or nil and the error. With '*' the third value is the reader that ends last.
 local function current(n)
   local holder, wrong = peek(lock, n)
   if holder ~= '*' then
@@ -30,14 +30,14 @@ local function current(n)
   return nil, last
 end
 
--- Has a reader be the first of its phase, for ms.
+-- Lets a reader in for ms, as the first of its phase.
 local function begin(token, ms)
   redis.call('DEL', readers)
   put(readers, token, ms)
   redis.call('SET', lock, '*', 'PX', ms)
 end
 
--- Has a reader be beside others for ms.
+-- Lets a reader in beside others for ms, or until ends if that is later.
 local function read(token, ms, ends)
   put(readers, token, ms, ends)
   raise(lock, ms)
@@ -49,7 +49,7 @@ local function any(set)
   return ends and ends > now and ends
 end
 
--- Makes entitled readers of those that wait.
+-- Makes all waiting readers entitled.
 local function entitle()
   if any(waiting) then
     raise(entitled, 0) -- see add
@@ -76,7 +76,7 @@ local function look(token, want, mark)
   end
 end
 
--- Takes back what show has done. A process has the same mark on both sides, so only that on the side of want goes.
+-- Undoes show. A process has the same mark on both sides, so only the mark on the side of want is removed.
 local function hide(mark, want)
   if want == 'r' then
     redis.call('ZREM', waiting, mark)
@@ -98,7 +98,7 @@ local function take(token, ms, want, mark)
   enter(token, ms)
 end
 
--- Takes back the mark of a caller that a plain Mutex has let in. With a writer a phase ends, as in take.
+-- Removes the mark of a caller that a plain Mutex has let in. A writer ends a phase, as in take.
 local function entered(mark)
   if mark ~= '' then
     hide(mark, want)
@@ -108,7 +108,7 @@ local function entered(mark)
   end
 end
 
--- Here want is an argument and not what the caller wants: a writer that is downgraded stays as a reader.
+-- Here want is the argument, and not what the caller wants: a writer that is downgraded stays as a reader.
 local function keep(token, ms, want, mark)
   local holder, wrong = current(#token)
   if holder == token then
@@ -154,15 +154,15 @@ local function show(mark, ms, want, holder)
   end
 end
 
--- A reader that may enter enters, whatever the queue: those that it must not overtake are seen by their marks. Another enters
--- with it for as long, so that the set and the lock live long enough for both.
+-- A reader that may enter does so, whatever the queue: the waiters that it must not overtake have marks. Another token enters
+-- with it for the same time, so the set and the lock live long enough for both.
 local together = want == 'r' and function(other, ms)
   redis.call('ZADD', readers, us(now + ms * 1000), other)
 end
 
--- Returns a function that tells which waiters of the queue are served before all others, and a name for them. Whatever the
--- order of arrival, none must have to wait for one behind it: readers wait for the mark of a writer, and writers for entitled
--- readers. A writer without a mark is gone.
+-- Returns a function that says which waiters of the queue are served before all others, and a name for them. Whatever the
+-- order of arrival, a waiter must not have to wait for one behind it: readers wait for the mark of a writer, and writers for
+-- entitled readers. A writer without a mark is gone.
 local function preferred()
   local side, set = 'r', any(entitled) and entitled
   if not set and any(writers) then

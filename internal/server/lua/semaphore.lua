@@ -1,7 +1,7 @@
--- A semaphore, behind head.lua, holder.lua and set.lua: a set of tokens by the end of their leases. Nothing is counted up and
--- down. want is the number of permits.
+-- A semaphore; after head.lua, holder.lua and set.lua. It is a set of tokens by the end of their leases: nothing is counted up
+-- and down. want is the number of permits.
 
--- Returns the error for a set that is none of ours, or nil: ours expire, and tokens are in them. Put would forget the others.
+-- Returns an error if the set is not ours, else nil. Our sets expire and hold tokens. put would remove members of another set.
 local function foreign()
   local first = redis.call('ZRANGE', lock, '0', '0')[1]
   if first and not string.find(first, '^%x+%-%x+%-%x+%-%x+%-%x+') or redis.call('PTTL', lock) == -1 then
@@ -10,7 +10,7 @@ local function foreign()
 end
 
 local function look(token, want)
-  -- All permits are in use if the want-th from the end, by expiry, is still living.
+  -- All permits are in use if the want-th token from the end, by expiry, has not ended.
   local ends, first = living(lock, '-' .. want)
   if first and not ends then
     return first

@@ -1,6 +1,6 @@
--- The usual release, in front of the others of a Mutex without a queue: nothing is kept, the locks are its only keys, and the
--- token its only argument. If one of them is not ours, what the code below needs is filled in. The functions there cost more
--- than all of this. No token has more than 320 bytes.
+-- The usual release of a Mutex without a queue; before head.lua and the rest of its release. Nothing is kept, the locks are
+-- the only keys, and the token is the only argument. If a lock is not ours, this fills in the arguments that the code below
+-- needs. The functions there cost more than all of this. No token has more than 320 bytes.
 
 if #ARGV == 1 then
   local ours = true

@@ -1,15 +1,15 @@
--- Put another token into the place of one's own: to hand a lock over to another process, and to take it over there;
--- behind head.lua, holder.lua and fence.lua.
+-- Put another token in the place of an old one: to hand a lock over to another process, and to take it over there; after
+-- head.lua, holder.lua and fence.lua.
 --
--- ARGV[12]  '1': it lasts as long as the old one would have
--- ARGV[13]  and those behind it: the token that is there now is one of these
+-- ARGV[12]  '1': the token lasts as long as the old one would have
+-- ARGV[13]  and those after it: the old token has to be one of these
 --
 -- Replies
---   {1, now, fence, ms}         ms: for how long it lasts
---   {-1 or 0, now, 1, holder}   the lock has none of them
+--   {1, now, fence, ms}         ms: how long the token lasts
+--   {-1 or 0, now, 1, holder}   the lock has none of these tokens
 --
--- Atomic, so that only one of those who have the old token takes its place. A repeat finds the new one, which may have
--- been extended meanwhile: it never shortens that.
+-- Atomic, so that only one of those that have the old token takes its place. A repeat finds the new token, which may have been
+-- extended meanwhile, and never shortens its TTL.
 
 local holder, wrong = peek(lock, #token)
 local ours = holder == token
