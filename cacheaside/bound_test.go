@@ -18,8 +18,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A command has the deadline of its ctx, and whichever of the two comes first is chance, so there are many callers. Some
-// pools log in, or ask, without a deadline, as redigo's documentation has it.
+// A command has the same deadline as its ctx, and it is chance which passes first, so there are many callers. Some pools log
+// in, or test a connection, without a deadline, as in redigo's documentation.
 func TestFetchEndsWithTheCauseOfItsContextWhateverThePoolDoesOnAHungServer(t *testing.T) {
 	redistest.Differs(t, "can't be paused")
 	s := redistest.Start(t)

@@ -18,18 +18,18 @@ const (
 	defaultMaxTries = 50
 )
 
-// A Store is the cache itself. It decides for how long it keeps a value. It must be safe for
-// concurrent use, and return soon after ctx has ended. [NewRedisStore] makes one.
+// A Store is the cache itself. It decides how long it keeps a value. It must be safe for concurrent use, and return soon after
+// ctx has ended. [NewRedisStore] makes one.
 type Store interface {
 	// Get returns the value of key, or nil if there is none.
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Set keeps value under key, in place of the one that was there.
+	// Set keeps value under key, in place of the old value.
 	Set(ctx context.Context, key string, value []byte) error
 }
 
-// A Cache is what the calls of [Fetch] in one process share. Make one and keep it. It is safe for concurrent use.
-// Nothing runs in it while no goroutine fetches.
+// A Cache is shared by the calls of [Fetch] in one process. Make one and keep it. It is safe for concurrent use. It runs no
+// goroutine while no caller fetches.
 type Cache struct {
 	client   *redimutex.Client
 	store    Store
@@ -39,41 +39,40 @@ type Cache struct {
 	logger   *slog.Logger
 
 	mu      sync.Mutex
-	flights map[string]*flight // of the keys that a caller waits for
+	flights map[string]*flight // of the keys that callers wait for
 }
 
-// An Option changes how a [Cache] behaves. Nonsense panics, with a sentence that says what is allowed.
+// An Option changes how a [Cache] behaves. A senseless value panics, with a sentence that says what is allowed.
 type Option func(*Cache)
 
-// WithInterval sets the wait between two tries for the lock; after each the cache is looked at again. The default is
-// 100 ms. With much less than a load takes, most requests are in vain.
+// WithInterval sets the wait between two tries for the lock; the cache is looked at again after each wait. The default is 100
+// ms. If it is much shorter than a load takes, most requests are in vain.
 func WithInterval(d time.Duration) Option {
 	demand(d > 0, "WithInterval(%v): has to be more than 0", d)
 	return func(c *Cache) { c.interval = d }
 }
 
-// WithMaxTries sets how often a caller tries to get the lock, an interval apart, before it gives up.
-// The default is 50, so that a caller waits for 5 s.
+// WithMaxTries sets how often a caller tries to get the lock, one interval apart, before it gives up. The default is 50, so a
+// caller waits for about 5 s.
 func WithMaxTries(n int) Option {
 	demand(n > 0, "WithMaxTries(%d): has to be 1 at least", n)
 	return func(c *Cache) { c.maxTries = n }
 }
 
-// WithLockKey sets how the key of the lock is made from that of the value. The default appends ":lock". A value must
-// not have the key of a lock, because it would overwrite the lock. [Fetch] refuses such keys if name puts something
-// before or behind the key, or returns one lock for all: by default those that end in ":lock".
+// WithLockKey sets how the key of the lock is made from the key of the value. The default appends ":lock". A value must not
+// have the key of a lock, because it would overwrite the lock. [Fetch] refuses such keys if name puts something before or
+// behind the key, or returns the same lock for all keys. By default it refuses keys that end in ":lock".
 func WithLockKey(name func(key string) string) Option {
 	demand(name != nil, "WithLockKey: the function is nil")
 	return func(c *Cache) { c.lockKey = name }
 }
 
-// WithLogger sets where it is logged that a loaded value could not be cached. The default is
-// [slog.Default], looked up each time.
+// WithLogger sets the logger for loaded values that could not be cached. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *Cache) { c.logger = l } }
 
-// New returns a Cache that keeps its values in store and its locks with client, whose options hold for them. A lease
-// is renewed while its loader runs, so a load may take longer than the TTL (see [redimutex.WithTTL]). After a crash
-// the others wait for the TTL.
+// New returns a Cache that keeps its values in store and its locks with client, whose options apply to them. A lease is
+// renewed while its loader runs, so a load may take longer than the TTL (see [redimutex.WithTTL]). If a holder crashes, the
+// others wait for the TTL.
 //
 // It panics if client or store is nil, or if an option makes no sense.
 func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
@@ -104,18 +103,17 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 // decoded into a T counts as absent and is loaded anew. An error of load is not cached: to have "there is none"
 // cached, return a value that says so.
 //
-// The error is
-//   - that of load; joined with one that matches [redimutex.ErrLost] if the lock was lost meanwhile;
-//   - one that matches [redimutex.ErrLost] when the lock was lost before the value was cached;
+//   - the error of load; joined with one that matches [redimutex.ErrLost] if the lock was lost meanwhile;
+//   - one that matches [redimutex.ErrLost] if the lock was lost before the value was cached;
 //   - one that matches [redimutex.ErrLocked] when the tries are used up (see [WithMaxTries]), and at once for a
 //     nested Fetch, as above;
 //   - one that matches [redimutex.ErrUnavailable] when the tries are used up and the servers of the lock did not
 //     answer;
-//   - the cause of ctx when that has ended;
-//   - one of [encoding/json], if what load returned can't be encoded;
-//   - one that says so if key begins with "redimutex:" or is that of a lock (see [WithLockKey]);
-//   - that of the Store, if the cache can't be read. Loading in that case would bring all callers to the database at
-//     once.
+//   - the cause of ctx if ctx has ended;
+//   - an error of [encoding/json], if the result of load can't be encoded;
+//   - an error that says so if key begins with "redimutex:" or is the key of a lock (see [WithLockKey]);
+//   - the error of the Store, if the cache can't be read. Loading in that case would send all callers to the database
+//     at once.
 //
 // If a loaded value can't be written to the cache, that is logged. The callers in this process that wait for it get
 // it all the same.
@@ -133,7 +131,7 @@ func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx conte
 			return json.Marshal(v)
 		},
 		decode: func(b []byte) error {
-			value = none // a failed attempt may have filled some fields
+			value = none // a failed decode may have filled some fields
 			return json.Unmarshal(b, &value)
 		},
 	}
@@ -143,7 +141,7 @@ func Fetch[T any](ctx context.Context, c *Cache, key string, load func(ctx conte
 	return value, nil
 }
 
-// refuse returns an error if no value may have that key: it belongs to a lock, or no lock can be made for it.
+// refuse returns an error if no value may have that key: the key belongs to a lock, or no lock can be made for it.
 func (c *Cache) refuse(key string) error {
 	lock := c.lockKey(key)
 	before, behind, affixed := strings.Cut(lock, key)
@@ -160,7 +158,7 @@ func (c *Cache) refuse(key string) error {
 	return nil
 }
 
-// isAffixed reports whether key is that of the lock of another value, made by putting something around that.
+// isAffixed reports whether key is the lock key of another value: before and behind, with that value's key between them.
 func isAffixed(key, before, behind string) bool {
 	return len(key) >= len(before)+len(behind) && strings.HasPrefix(key, before) && strings.HasSuffix(key, behind)
 }

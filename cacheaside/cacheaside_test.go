@@ -20,20 +20,20 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A world is an embedded server in virtual time, and what is needed to read through it.
+// A world is an embedded server in virtual time, with a pool for it.
 type world struct {
 	t      *testing.T
 	server *miniredis.Miniredis
 	pool   *redis.Pool
 }
 
-// virtual runs test in virtual time, so that its waits take none and come out exactly.
+// virtual runs test in virtual time, so that waits take no real time and have exact lengths.
 func virtual(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		test(t, &world{t, m, pool})
-		time.Sleep(5 * time.Second) // goroutines that are used again end meanwhile
+		time.Sleep(5 * time.Second) // meanwhile reused goroutines end
 	})
 }
 
@@ -72,7 +72,7 @@ func value(v string) func(context.Context) (string, error) {
 
 func unwanted(context.Context) (string, error) { return "", errors.New("this loader must not run") }
 
-// fetches asserts that k has that value for a caller.
+// fetches asserts that a caller gets that value for k.
 func fetches(t *testing.T, cache *cacheaside.Cache, want string, load func(context.Context) (string, error)) {
 	t.Helper()
 	v, err := cacheaside.Fetch(t.Context(), cache, "k", load)

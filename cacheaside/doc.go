@@ -6,20 +6,18 @@
 //		return queryUser(ctx, 42)
 //	})
 //
-// [Fetch] looks in the cache. If the value is not there, one caller among all processes gets the lock, looks again,
-// loads the value, puts it into the cache and releases the lock. The others look again every 100 ms, take the value
-// as soon as it is there, and give up after a number of tries. In each process one goroutine for each key does so for
-// all that wait.
+// [Fetch] looks in the cache. If the value is not there, one caller among all processes gets the lock, looks again, loads the
+// value, puts it into the cache and releases the lock. The others look again every 100 ms, take the value as soon as it is
+// there, and give up after a number of tries. In each process one goroutine per key does this for all waiting callers.
 //
 // # What it guarantees
 //
-// While a holder's lease is valid, no other caller loads the key. A loader's result is in the cache before the lock
-// is released, so the process that gets the lock next finds it there. A loader that fails fails its own caller, and
-// the next caller tries with its own.
+// While a holder's lease is valid, no other caller loads the key. A loader's result is in the cache before the lock is
+// released, so the process that gets the lock next finds it there. If a loader fails, only its own caller gets the error; the
+// next caller tries with its own loader.
 //
-// It spares the database, and does not keep the cache right. A value can be as old as the cache lets it become. A
-// value that is changed while it is loaded is cached as it was before: delete the key after the change, and choose a
-// TTL that you can live with.
+// It spares the database; it does not keep the cache right. A value can be as old as the cache allows. A value that is changed
+// while it is loaded is cached as it was before. So delete the key after the change, and choose a TTL that you can live with.
 //
 // # When the lock is lost
 //

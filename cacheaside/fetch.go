@@ -19,10 +19,10 @@ type fetch struct {
 	tries  int                  // intervals that have passed without the lock
 }
 
-// errOtherShape is what a follower of a flight gets whose value can't be decoded into its own type.
+// errOtherShape is the error of a follower of a flight that can't decode the flight's value into its own type.
 var errOtherShape = errors.New("cacheaside: the value is of another type")
 
-// run returns nil when decode has had the value.
+// run looks for the value, or makes it. It returns nil once decode has had the value.
 func (f *fetch) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -34,7 +34,7 @@ func (f *fetch) run(ctx context.Context) error {
 		if value, err := f.look(ctx); value != nil || err != nil {
 			return err
 		}
-		// This caller may hold the very lock (WithReentrancy), and a flight may be led by a goroutine that waits for it.
+		// This caller may hold this very lock (WithReentrancy), and the leader of a flight may be waiting for it.
 		value, again, err := f.try(ctx)
 		switch {
 		case value != nil:
@@ -53,13 +53,13 @@ func (f *fetch) run(ctx context.Context) error {
 	}
 }
 
-// fly looks in the cache, and then waits for the value with all others of this process.
+// fly looks in the cache, and then waits for the value together with all other callers of this process.
 func (f *fetch) fly(ctx context.Context) error {
 	c := f.cache
 	flight := c.board(f.key, false)
 	if flight == nil {
-		// A caller that has just changed the value and deleted it from the cache wants the new one, so a
-		// look that another goroutine began earlier would not do here.
+		// A caller that has just changed the value and deleted it from the cache wants the new one. So a look that another
+		// goroutine began earlier would not do here.
 		if value, err := f.look(ctx); value != nil || err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (f *fetch) fly(ctx context.Context) error {
 	return f.wait(ctx, flight)
 }
 
-// wait waits for the end of the flight, or to lead it.
+// wait waits until the flight has landed, or until this caller can lead it.
 func (f *fetch) wait(ctx context.Context, flight *flight) error {
 	for {
 		select {
@@ -87,7 +87,7 @@ func (f *fetch) wait(ctx context.Context, flight *flight) error {
 	}
 }
 
-// arrive takes what the leader brought.
+// arrive takes the result of the leader.
 func (f *fetch) arrive(flight *flight) error {
 	if flight.err != nil {
 		return flight.err
@@ -98,11 +98,11 @@ func (f *fetch) arrive(flight *flight) error {
 	return nil
 }
 
-// lead asks the servers until there is a value, or this caller has to give up; then the next one leads.
+// lead asks the servers until there is a value, or until this caller has to give up. Then the next caller leads.
 func (f *fetch) lead(ctx context.Context, flight *flight) error {
 	defer func() { flight.lead <- struct{}{} }() // also when the loader panics
 	select {
-	case <-flight.landed: // while we took the lead
+	case <-flight.landed: // while this caller took the lead
 		return f.arrive(flight)
 	default:
 	}
@@ -140,7 +140,7 @@ func (f *fetch) pause(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// look returns the value if it is in the cache, after decode has had it.
+// look returns the value if it is in the cache and decode accepts it, and nil if not.
 func (f *fetch) look(ctx context.Context) ([]byte, error) {
 	value, err := f.cache.store.Get(ctx, f.key)
 	switch {
@@ -154,8 +154,7 @@ func (f *fetch) look(ctx context.Context) ([]byte, error) {
 	return value, nil
 }
 
-// try tries once to get the lock, and makes the value if that succeeds. again says that only the
-// lock was missing.
+// try tries once to get the lock. If it gets the lock, it makes the value. again says that only the lock was missing.
 func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
 	mutex := f.cache.client.Mutex(f.cache.lockKey(f.key))
 	var lost error
@@ -167,22 +166,22 @@ func (f *fetch) try(ctx context.Context) (value []byte, again bool, err error) {
 	})
 	switch {
 	case value != nil:
-		return value, false, nil // it was cached in time, whatever became of the lock since
+		return value, false, nil // it was cached in time, whatever happened to the lock since
 	case lost != nil:
 		return nil, false, fmt.Errorf("%w; the loaded value was not cached", lost)
 	}
 	var locked *redimutex.LockedError
 	switch {
-	case inside: // the loader may use locks of its own, so its errors are none of our business
+	case inside: // the loader may use locks of its own, so its errors say nothing about this one
 		return nil, false, err
 	case errors.As(err, &locked):
-		return nil, !locked.Nested, err // a lock that this very caller holds does not become free while it waits
+		return nil, !locked.Nested, err // a lock that this caller holds itself does not become free while it waits
 	}
 	return nil, errors.Is(err, redimutex.ErrUnavailable), err
 }
 
-// refresh looks once more, under the lock. If the value is still not there, it is loaded and cached. If the lease
-// ended meanwhile, a loaded value is not cached, and lost is why.
+// refresh looks once more, under the lock. If the value is still not there, refresh loads and caches it. If the lease ended
+// meanwhile, a loaded value is not cached, and lost says why.
 func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []byte, lost, err error) {
 	if value, err = f.look(ctx); value != nil || err != nil {
 		return value, nil, err
@@ -193,7 +192,7 @@ func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []by
 	if err = f.decode(value); err != nil {
 		return nil, nil, fmt.Errorf("cacheaside: %q: the loaded value can't be decoded again: %w", f.key, err)
 	}
-	// The ctx of a process that was paused may not have ended yet; the lease goes by the clock.
+	// In a process that was paused, ctx may not have ended yet. The lease looks at the clock.
 	if lost = lease.Err(); lost != nil {
 		return nil, lost, nil
 	}
@@ -209,7 +208,7 @@ func (f *fetch) refresh(ctx context.Context, lease *redimutex.Lease) (value []by
 	return value, nil, nil
 }
 
-// giveUp is the error of a caller whose tries are used up.
+// giveUp returns the error of a caller whose tries are used up.
 func (f *fetch) giveUp(flight *flight) error {
 	err := redimutex.ErrLocked
 	if why := flight.why.Load(); why != nil {

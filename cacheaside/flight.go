@@ -2,21 +2,21 @@ package cacheaside
 
 import "sync/atomic"
 
-// A flight is the goroutines of this process that wait for the value of one key. One of them at
-// a time leads: it asks the servers for all.
+// A flight is the group of goroutines of this process that wait for the value of one key. One of them at a time leads: it asks
+// the servers for all.
 type flight struct {
-	lead chan struct{}         // holds one element while no candidate leads
+	lead chan struct{}         // holds one element while no caller leads
 	why  atomic.Pointer[error] // why the last try for the lock failed
 
 	refs int // protected by Cache.mu
 
-	landed chan struct{} // closed once value and err are what they will be
+	landed chan struct{} // closed once value and err are final
 	value  []byte
 	err    error
 }
 
-// board joins the flight of key. If none is under way it begins one, or returns nil. A caller that boards has to
-// leave.
+// board joins the flight of key. If there is none, board begins one if begin is set, and otherwise returns nil. A caller that
+// boards must leave.
 func (c *Cache) board(key string, begin bool) *flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +32,7 @@ func (c *Cache) board(key string, begin bool) *flight {
 	return f
 }
 
-// leave forgets the flight when no caller is on it any more.
+// leave forgets the flight when its last caller leaves.
 func (c *Cache) leave(key string, f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,8 +41,8 @@ func (c *Cache) leave(key string, f *flight) {
 	}
 }
 
-// land ends the flight, and all on it get the result. Only its leader may call it. A caller that comes from now on
-// looks in the cache again.
+// land ends the flight and gives its result to all callers on it. Only the leader may call it. A caller that comes later looks
+// in the cache again.
 func (c *Cache) land(key string, f *flight, value []byte, err error) {
 	c.mu.Lock()
 	delete(c.flights, key)

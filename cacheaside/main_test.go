@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// reader makes this test binary a process that reads the hot key of the server that it names.
+// reader turns this test binary into a process that reads the hot key of the server that it names.
 const reader = "CACHEASIDE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func read(url string) error {
 	client := redimutex.NewClient([]redimutex.Pool{pool})
 	defer client.Close()
 	store := &counting{Store: cacheaside.NewRedisStore(pool, time.Hour)}
-	// A crowded machine is no reason to give up.
+	// A busy machine is no reason to give up.
 	cache := cacheaside.New(client, store, cacheaside.WithMaxTries(300))
 
 	fmt.Println("ready")
@@ -74,7 +74,7 @@ func read(url string) error {
 			callers.Add(1)
 			v, err := cacheaside.Fetch(context.Background(), cache, "hot", func(context.Context) (string, error) {
 				loads.Add(1)
-				fmt.Scanln() //nolint:errcheck // it comes when all callers have come
+				fmt.Scanln() //nolint:errcheck // the line comes when all callers have come
 				return fmt.Sprintf("made by process %d", os.Getpid()), nil
 			})
 			mu.Lock()
@@ -125,7 +125,7 @@ func TestOneLoaderRunsHoweverManyProcessesAsk(t *testing.T) {
 	}
 }
 
-// A counting Store counts how often it is looked in.
+// A counting Store counts its looks.
 type counting struct {
 	cacheaside.Store
 	looks atomic.Int64

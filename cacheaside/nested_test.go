@@ -37,7 +37,7 @@ func TestAFetchInsideADoOfItsLockRunsInsideThatHold(t *testing.T) {
 	})
 }
 
-// Whatever the caller holds, it needs no lock for a value that is there.
+// A cached value needs no lock, whatever the caller holds.
 func TestAFetchInsideADoFindsACachedValueWithoutTheLock(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		client := w.client()
@@ -107,7 +107,7 @@ func TestAValueIsNotCachedWhenTheOuterHoldWasLostWhileItWasLoaded(t *testing.T) 
 	})
 }
 
-// The caller in a Do of its own looks by itself once, and then shares the looks of the others.
+// A caller inside its own Do looks once by itself, and then shares the looks of the others.
 func TestAFetchInsideADoOfAnotherLockWaitsAsAllDo(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		client := w.client()

@@ -58,7 +58,7 @@ func TestACallerThatWaitsForAValueOfAnotherShapeLoadsItsOwn(t *testing.T) {
 	})
 }
 
-// A failing Store fails as it is told.
+// A failing Store returns the errors that it is given.
 type failing struct {
 	cacheaside.Store
 	get, set error
@@ -97,7 +97,7 @@ func TestAValueThatCannotBeCachedIsReturnedAndLogged(t *testing.T) {
 	})
 }
 
-// A plain Pool has none of the methods that take a context, and neither have its connections.
+// A plain Pool and its connections have no methods that take a context.
 type plain struct{ pool *redis.Pool }
 
 type plainConn struct{ redis.Conn }

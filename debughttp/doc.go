@@ -18,8 +18,8 @@
 //
 // # JSON
 //
-// With ?format=json the same comes as JSON. It does so, too, for a client that accepts application/json and does not
-// prefer text/html. An age ("_ms") is in milliseconds.
+// With ?format=json the page comes as JSON. It also does so for a client that accepts application/json and prefers it to
+// text/html. An age ("_ms") is in milliseconds.
 //
 //	at          when this was so
 //	process     program, host, pid; since when it is observed
@@ -30,9 +30,9 @@
 //	trouble     the last events that an operator may have to look into, the newest first
 //	events      the last events, the newest first
 //
-// A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page shows it: as it is, or as
-// a Go string if it has characters that can't be printed. times is how often an event was repeated, and number counts
-// events up. more is how many locks held and waited_for leave out.
+// A key longer than 1 KiB is cut, and key_bytes is its length. shown is the key as the page shows it: unchanged, or as a Go
+// string if it has characters that can't be printed. times is how often an event was repeated, and number counts events up.
+// more says how many locks are missing in held and waited_for.
 //
 // These can be added to the address of the page as well:
 //

@@ -25,7 +25,7 @@ func redisPool() *redis.Pool {
 	}}
 }
 
-// The page belongs where the profiles are: on a port that only operators reach.
+// Mount the page where the profiles are: on a port that only operators reach.
 func ExampleHandler() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()}) // or yours
 	defer client.Close()
@@ -49,8 +49,7 @@ func ExampleHandler() {
 	// Output: 200 OK application/json
 }
 
-// Where there is but one port, the page goes behind what asks who is there. New is for those who want to stop
-// observing before the Client is closed.
+// With only one port, put the page behind authentication. Use New to stop observing before the Client is closed.
 func ExampleNew() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
 	defer client.Close()

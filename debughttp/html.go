@@ -17,8 +17,8 @@ var pageCSS string
 //go:embed page.js
 var pageJS string
 
-// policy allows the page its own script, style and icon, and to ask where it came from. Anything else, such as
-// what a process writes into a key, is not run and not loaded, even if we forgot to escape it.
+// policy allows the page its own script, style and icon, and requests to its own origin. Anything else, such as markup that a
+// process writes into a key, is neither run nor loaded, even if this package forgot to escape it.
 var policy = "default-src 'none'; script-src " + hash(pageJS) + "; style-src " + hash(pageCSS) + "; img-src data:; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 

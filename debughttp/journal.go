@@ -10,11 +10,11 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// remembered is how many events a journal keeps of each kind.
+// remembered is how many events a journal keeps in each of its lists.
 const remembered = 200
 
-// A journal is the last events of a Client. Thousands of locks may come and go each second, and drive out what
-// matters before an operator looks. So trouble is kept apart.
+// A journal keeps the last events of a Client. Thousands of locks may come and go each second, and push out what matters
+// before an operator looks. So trouble is kept in its own list.
 type journal struct {
 	mu      sync.Mutex
 	number  int // of the last event
@@ -22,8 +22,8 @@ type journal struct {
 	trouble recent
 }
 
-// An entry is an event, or several of the same kind in a row for a key. It keeps neither the Lease nor
-// the Context, which would be kept alive.
+// An entry is an event, or several of the same kind in a row for a key. It does not keep the Lease or the Context, which would
+// stay in memory.
 type entry struct {
 	number     int
 	at         time.Time
@@ -85,7 +85,7 @@ func (j *journal) add(e entry) {
 	}
 }
 
-// last returns the events and those that are trouble, the newest in front.
+// last returns all events, and those that are trouble, the newest first.
 func (j *journal) last() (all, trouble []entry) {
 	j.mu.Lock()
 	all, trouble = slices.Clone(j.all), slices.Clone(j.trouble)
@@ -95,8 +95,8 @@ func (j *journal) last() (all, trouble []entry) {
 	return all, trouble
 }
 
-// isTrouble reports whether an operator may have to look into the event. That a lock was held by another is
-// none, unless a caller that waited ran out of time; that a caller has changed its mind is none either.
+// isTrouble reports whether an operator may have to look into the event. A try that failed because another held the lock is no
+// trouble, unless the waiting caller ran out of time. A caller that changed its mind is no trouble either.
 func (e *entry) isTrouble() bool {
 	switch e.what {
 	case lost:
@@ -104,7 +104,7 @@ func (e *entry) isTrouble() bool {
 	case renewalFailed:
 		return true
 	case releaseFailed:
-		return !errors.Is(e.err, redimutex.ErrLost) // a loss has been told
+		return !errors.Is(e.err, redimutex.ErrLost) // the loss has its own event
 	case tryFailed:
 		return !errors.Is(e.err, redimutex.ErrLocked) && !errors.Is(e.err, context.Canceled)
 	case gaveUp:
@@ -119,7 +119,7 @@ func (e *entry) isTrouble() bool {
 	return false
 }
 
-// Recent entries are the last, the newest behind.
+// recent holds the last entries, the newest at the end.
 type recent []entry
 
 func (r *recent) add(e entry) {
@@ -127,14 +127,14 @@ func (r *recent) add(e entry) {
 		e.times += (*r)[i].times
 		*r = slices.Delete(*r, i, i+1)
 	} else if len(*r) == remembered {
-		(*r)[0] = entry{} // its place is free only when append needs another array
+		(*r)[0] = entry{} // or the old entry stays in memory until append needs another array
 		*r = (*r)[1:]
 	}
 	*r = append(*r, e)
 }
 
-// repeated returns where the last entry of the key is, if e says the same again; else -1. Waiters who poll, and leases
-// that are renewed, would else drive everything out.
+// repeated returns the index of the key's last entry if e says the same again, or -1. Without this, waiters that poll and
+// leases that are renewed would push everything else out.
 func (r recent) repeated(e *entry) int {
 	if e.what != tryFailed && e.what != renewed && e.what != renewalFailed {
 		return -1

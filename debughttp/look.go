@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A look is all that a page shows.
+// A look is everything that a page shows.
 type look struct {
 	At        moment      `json:"at"`
 	Process   *process    `json:"process"`
@@ -23,13 +23,13 @@ type look struct {
 	Query *query `json:"-"`
 }
 
-// More is how many locks were left out.
+// more says how many locks were left out.
 type more struct {
 	Held      int `json:"held"`
 	WaitedFor int `json:"waited_for"`
 }
 
-// A named thing has a key.
+// named is a thing that has a key.
 type named struct {
 	Key   string `json:"key"`
 	Bytes int    `json:"key_bytes,omitempty"` // length of a key that was cut
@@ -40,10 +40,10 @@ type named struct {
 
 type lock struct {
 	named
-	Keys    []string `json:"keys,omitempty"` // of several that are one lock
+	Keys    []string `json:"keys,omitempty"` // of a MutexAll
 	Kind    string   `json:"kind"`           // mutex, semaphore, reader or writer
-	Holds   int      `json:"holds"`          // how many of this process have it
-	What    string   `json:"what"`           // all of that, in words
+	Holds   int      `json:"holds"`          // how many holds of this process share it
+	What    string   `json:"what"`           // kind and holds, in words
 	Age     int64    `json:"age_ms"`
 	Left    int64    `json:"left_ms"`
 	TTL     int64    `json:"ttl_ms"`
@@ -87,7 +87,7 @@ type stats struct {
 	Errors     []int64 `json:"errors"`
 }
 
-// look looks at everything that q asks for.
+// look collects everything that q asks for.
 func (p *Page) look(q *query, now time.Time) *look {
 	l := &look{At: moment{now}, Process: &p.process, Stats: figures(p.client.Stats()), Query: q, Held: []*lock{}, WaitedFor: []*lock{}}
 	for _, info := range p.client.Locks() {
@@ -107,7 +107,7 @@ func (p *Page) look(q *query, now time.Time) *look {
 	return l
 }
 
-// first returns the locks that are to be shown, and how many are left out. They come sorted by key.
+// first returns the locks to show, and how many are left out. all comes sorted by key.
 func (q *query) first(all []*lock) ([]*lock, int) {
 	slices.SortStableFunc(all, q.compare())
 	n := min(len(all), q.Limit)
@@ -123,7 +123,7 @@ func (q *query) first(all []*lock) ([]*lock, int) {
 	return all[:n], len(all) - n
 }
 
-// newLock leaves the names as they are, because few of many are shown.
+// newLock leaves the names unshortened, because only a few of many locks are shown.
 func newLock(info *redimutex.LockInfo, now time.Time) *lock {
 	l := &lock{
 		named: named{Key: info.Key, Owner: info.Owner, Fence: info.Fence}, Kind: info.Kind, Holds: info.Holds, What: kind(info),
@@ -139,7 +139,7 @@ func newLock(info *redimutex.LockInfo, now time.Time) *lock {
 	return l
 }
 
-// kind says in words what kind a lock is, and how often it is held if that may be more than once.
+// kind returns the kind of a lock in words, with the number of holds if that is more than one.
 func kind(info *redimutex.LockInfo) string {
 	switch {
 	case len(info.Keys) > 0:
@@ -203,7 +203,7 @@ func figures(s redimutex.Stats) stats {
 	}
 }
 
-// A moment is a time that always has the same number of digits, so that the script of the page finds its parts.
+// A moment is a time that is always written with the same number of digits, so that the script of the page finds its parts.
 type moment struct{ time.Time }
 
 // MarshalJSON implements [json.Marshaler].
@@ -211,5 +211,5 @@ func (m moment) MarshalJSON() ([]byte, error) {
 	return []byte(m.Format(`"2006-01-02T15:04:05.000000Z07:00"`)), nil
 }
 
-// ms is exact to a microsecond.
+// ms returns d in milliseconds, exact to a microsecond.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 var anyUUID = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
-// What a script reads.
+// The JSON that a script reads.
 type (
 	lock struct {
 		Key     string   `json:"key"`
@@ -73,14 +73,14 @@ type (
 
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	// A crowded machine is not a broken server.
+	// A busy machine is not a broken server.
 	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(2 * time.Second)}, opts...)
 	c := redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
 
-// ask asks the page as HTTP does, with a header or without.
+// ask requests the page by HTTP, with or without a header.
 func ask(t testing.TB, page http.Handler, method, target string, accept ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
@@ -92,7 +92,7 @@ func ask(t testing.TB, page http.Handler, method, target string, accept ...strin
 	return w
 }
 
-// html returns the page.
+// html returns the page as HTML.
 func html(t testing.TB, page http.Handler, query url.Values) string {
 	t.Helper()
 	w := ask(t, page, http.MethodGet, "/debug/redimutex?"+query.Encode())
@@ -100,7 +100,7 @@ func html(t testing.TB, page http.Handler, query url.Values) string {
 	return w.Body.String()
 }
 
-// asJSON returns what a script reads, and the text of it.
+// asJSON returns the parsed JSON, and its text.
 func asJSON(t testing.TB, page http.Handler, query url.Values) (l look, text string) {
 	t.Helper()
 	if query == nil {
@@ -129,7 +129,7 @@ func steps(events []happening) []string {
 	return names
 }
 
-// waiting has a goroutine wait for m until the test ends.
+// waiting starts a goroutine that waits for m until the test ends.
 func waiting(t testing.TB, m *redimutex.Mutex) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

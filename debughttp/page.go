@@ -23,18 +23,17 @@ type Page struct {
 
 var _ http.Handler = (*Page)(nil)
 
-// A process is what the page is about.
+// A process describes the process whose locks the page shows.
 type process struct {
 	Program string `json:"program"` // without its arguments, which may be secret
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Since   moment `json:"since"` // from when on it is observed
+	Since   moment `json:"since"` // when the observation began
 }
 
-// Handler returns a handler that shows the locks of client, for use at any path. It observes them from now on, so make
-// one Handler for each Client and keep it. The Client owns that: there is nothing to stop or to clean up, and when the
-// Client is closed, nothing happens any more that could be observed. To stop earlier, use [New]. It panics if client is
-// nil.
+// Handler returns a handler that shows the locks of client, for use at any path. It observes them from now on, so make one
+// Handler for each Client and keep it. The Client owns the observation: there is nothing to stop or clean up, and a closed
+// Client has nothing left to observe. To stop earlier, use [New]. Handler panics if client is nil.
 func Handler(client *redimutex.Client) http.Handler { return New(client) }
 
 // New returns what [Handler] does, as a Page that can be closed.
@@ -48,8 +47,7 @@ func New(client *redimutex.Client) *Page {
 	return p
 }
 
-// Close stops observing events; the page goes on showing the locks and the figures. It does not close the
-// Client.
+// Close stops observing events. The page still shows the locks and the figures. Close does not close the Client.
 func (p *Page) Close() { p.stop() }
 
 // ServeHTTP implements [http.Handler].

@@ -238,7 +238,7 @@ func TestPageOfAClosedClientIsShown(t *testing.T) {
 	assert.Contains(t, html(t, page, nil), "None.")
 }
 
-// Under the race detector.
+// For the race detector.
 func TestManyLookWhileLocksComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Start(t).Pool())

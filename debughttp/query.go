@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A query is what the page is asked to show.
+// A query says what the page is asked to show.
 type query struct {
 	Filter string
 	Order  string
@@ -25,18 +25,17 @@ const (
 	maxLimit     = 10_000
 )
 
-// An order is one in which locks can be shown. Those that are alike come by key.
+// An order is a way to sort locks. Locks that it calls equal are sorted by key.
 type order struct {
 	Name, Label string
 	compare     func(a, b *lock) int
 }
 
-// urgentBelow is the part of a lease below which it is urgent: a renewal, due when two thirds are left,
-// has not come by then.
+// urgentBelow is the share of its TTL below which a lease is urgent. A renewal is due at two thirds, so it is late by then.
 const urgentBelow = 0.5
 
-// Orders are those to choose from, the default in front. A healthy lease always goes up and down, so
-// that healthy ones by what they have left would change places each second; they come by age.
+// orders are the orders to choose from, the default first. The time left of a healthy lease goes up and down all the time.
+// Sorted by that, healthy leases would change places each second, so the default sorts them by age.
 var orders = []order{
 	{"urgent", "running out first, then the oldest", func(a, b *lock) int {
 		switch ua, ub := a.urgent(), b.urgent(); {
@@ -89,7 +88,7 @@ func newQuery(r *http.Request) (*query, error) {
 	return q, nil
 }
 
-// compare returns how to sort, or nil if there is no such order.
+// compare returns the comparison function of the order, or nil if there is no such order.
 func (q *query) compare() func(a, b *lock) int {
 	i := slices.IndexFunc(orders, func(o order) bool { return o.Name == q.Order })
 	if i < 0 {
@@ -112,7 +111,7 @@ func (q *query) matches(key, owner string) bool {
 	return false
 }
 
-// matchesAny reports whether a lock is wanted, of which one key is enough.
+// matchesAny reports whether a lock is wanted. One matching key is enough.
 func (q *query) matchesAny(info *redimutex.LockInfo) bool {
 	return q.matches(info.Key, info.Owner) || slices.ContainsFunc(info.Keys, func(key string) bool { return q.matches(key, "") })
 }

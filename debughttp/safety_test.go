@@ -71,8 +71,7 @@ func TestKeysOfAnyBytesAreShownAsText(t *testing.T) {
 	assert.True(t, shown[`"\"quoted\""`])
 }
 
-// Tokens are in the memory of the process, on the server, and in the words of servers that quote what they
-// did not understand.
+// Tokens are in the memory of the process, on the server, and in errors of servers that quote what they did not understand.
 func TestNoTokenIsShown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -110,7 +109,7 @@ func TestNoTokenIsShown(t *testing.T) {
 	}
 }
 
-// Who has the text of a Handover may take the lock.
+// A process with the text of a Handover may take the lock.
 func TestNoHandoverIsShown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -146,7 +145,7 @@ func TestNoHandoverIsShown(t *testing.T) {
 	m.Unlock()
 }
 
-// What the policy of the page allows is what the page has, and nothing else.
+// The policy of the page allows what the page has, and nothing more.
 func TestPolicyAllowsTheScriptAndStyleOfThePageAlone(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Start(t).Pool())

@@ -16,8 +16,8 @@ const (
 	maxSaid  = 1000    // characters of an error
 )
 
-// printable returns s as it is if that shows all there is to see, and else as a Go string. What it
-// returns for two different strings is different.
+// printable returns s unchanged if all of it is visible, and otherwise as a Go string. Its results for two different strings
+// differ.
 func printable(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) ||
 		strings.HasPrefix(s, `"`) || strings.TrimSpace(s) != s {
@@ -26,7 +26,7 @@ func printable(s string) string {
 	return s
 }
 
-// shorten cuts the middle out of what has more than limit characters.
+// shorten cuts the middle out of a string that has more than limit characters.
 func shorten(s string, limit int) string {
 	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
 		return s
@@ -37,8 +37,8 @@ func shorten(s string, limit int) string {
 
 var anyToken = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 
-// said returns the words of an error about key in one line. Some servers and proxies quote what they did
-// not understand, and that may have been a token. A key may look like one, and is none.
+// said returns the words of an error about key in one line. It hides tokens: some servers and proxies quote what they did not
+// understand, which may contain a token. A part of the key that looks like a token is none, and stays.
 func said(err error, key string) string {
 	text := anyToken.ReplaceAllStringFunc(err.Error(), func(found string) string {
 		if strings.Contains(key, found) {
@@ -58,13 +58,12 @@ func said(err error, key string) string {
 	return shorten(line.String(), maxSaid)
 }
 
-// round is brief without the parts that are zero, for times that a process has set.
+// round is brief without the parts that are zero, for times that were configured.
 func round(d time.Duration) string {
 	return strings.NewReplacer(".0 s", " s", " min 0 s", " min", " h 0 min", " h", " d 0 h", " d").Replace(brief(d))
 }
 
-// brief writes a time as people say it, no more exactly than they want to know. The script of the page
-// does the same.
+// brief writes a time as people say it, no more exactly than they need. The script of the page does the same.
 func brief(d time.Duration) string {
 	day := 24 * time.Hour
 	switch {

@@ -16,8 +16,8 @@ import (
 // ErrResigned is the cause of the end of a leader's ctx after [Election.Resign].
 var ErrResigned = errors.New("election: resigned")
 
-// An Election is one candidate, or an observer. Make it by [New]. It is safe for concurrent use, and nothing runs in
-// it but Run and Observe.
+// An Election is one candidate, or an observer. Make it by [New]. It is safe for concurrent use. Nothing runs in it outside
+// Run and Observe.
 type Election struct {
 	client  *redimutex.Client
 	mutex   *redimutex.Mutex
@@ -26,12 +26,11 @@ type Election struct {
 	lead    atomic.Pointer[lead] // while f runs
 }
 
-// New returns an Election over key, which is the key of the lock as well. Others see name as [Leader.Owner] when this
-// candidate leads; an observer needs none. Candidates of one process can share a Client, or have their own.
+// New returns an Election over key, which is also the key of the lock. Others see name as [Leader.Owner] when this candidate
+// leads; an observer needs no name. Candidates of one process may share a Client.
 //
-// The options are those of the lock. The most important is [redimutex.WithTTL]: after a leader has crashed, no
-// candidate leads for that time, at most. WithFencing is always on, and so is WithQueue, unless the Client has
-// several servers.
+// The options are those of the lock. The most important is [redimutex.WithTTL]: after a leader has crashed, no candidate leads
+// for at most that time. WithFencing is always on. So is WithQueue, unless the Client has several servers.
 //
 // WithLeaseReuse changes nothing, because WithFencing turns it off. New panics if client is nil, and for the reasons of
 // [redimutex.Client.Mutex].
@@ -48,20 +47,20 @@ func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *
 	return e
 }
 
-// Run is a candidate until ctx ends. It waits in the queue for the lead, and runs f while it leads. When f has
-// returned, Run gives the lead to the next candidate and waits again, behind all others.
+// Run is a candidate until ctx ends. It waits in the queue for the lead, and runs f while it leads. When f has returned, Run
+// gives the lead to the next candidate and waits again, at the end of the queue.
 //
 // The ctx of f ends when ctx does; when the lead is lost, with a cause that matches [redimutex.ErrLost]; and after
-// [Election.Resign], with [ErrResigned]. f has to stop then: another candidate leads soon, or already. The lead is
-// not given away before f has returned. While f runs on after a loss, this process is no candidate. If it never
-// leads, f is not called.
+// [Election.Resign], with [ErrResigned]. f must stop then: another candidate leads soon, or already. The lead is not given
+// away before f has returned. While f runs on after a loss, this process is no candidate. If this process never leads, f is
+// not called.
 //
-// An error of f after its lead was lost or resigned is ignored. Any other ends Run, which returns it as it is: also one of
-// an f that was told to stop because ctx has ended.
+// An error of f after its lead was lost or resigned is ignored. Any other error of f ends Run, which returns it unchanged.
+// This includes the error of an f that was told to stop because ctx has ended.
 //
 // Otherwise Run returns an error that matches the cause of ctx, or says why it can't be a candidate. These are the errors of
-// [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are
-// used up. With WithReentrancy, the ctx of a [redimutex.Mutex.Do] that holds this very lock is an error, too.
+// [redimutex.Mutex.LockContext]: the Client is closed, the server refuses for good, or the tries of WithMaxAttempts are used
+// up. With WithReentrancy, the ctx of a [redimutex.Mutex.Do] that holds this very lock is an error too.
 //
 // Run panics if it runs already: make an Election for each candidate.
 func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) error {
@@ -75,8 +74,8 @@ func (e *Election) Run(ctx context.Context, f func(ctx context.Context) error) e
 	}
 }
 
-// campaign waits for one lead and lives it. It returns nil where the candidate is to stand again. That the lead was lost
-// counts where f could know it: what only the release of the lock finds out, after f has returned, changes nothing.
+// campaign waits for one lead, and serves it. It returns nil if the candidate is to stand again. A loss counts only if f could
+// know of it: if only the release finds the loss, after f has returned, campaign ignores it.
 func (e *Election) campaign(ctx context.Context, f func(context.Context) error) error {
 	var l *lead
 	var own error
@@ -96,8 +95,8 @@ func (e *Election) campaign(ctx context.Context, f func(context.Context) error) 
 	return own
 }
 
-// serve writes the record of the leader, and runs f. A majority has the record before f begins, so every leader can
-// be seen. An error after the lead was lost or resigned is ignored.
+// serve writes the record of the leader, and runs f. A majority has the record before f begins, so observers can see every
+// leader. An error after the lead was lost or resigned is ignored.
 func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -114,7 +113,7 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 		err = f(l)
 	}
 	l.look()
-	// Both: the ctx of Run may have ended because another lock was lost.
+	// Both conditions: the ctx of Run may have ended because another lock was lost.
 	lost := errors.Is(context.Cause(l.Context), redimutex.ErrLost) && errors.Is(l.lease.Err(), redimutex.ErrLost)
 	if lost || l.resigned.Load() {
 		return nil
@@ -122,31 +121,31 @@ func (e *Election) serve(l *lead, f func(context.Context) error) error {
 	return err
 }
 
-// record returns the record of a lease; not ok if the lease is lost.
+// record returns the record of a lease. ok is false if the lease is lost.
 func (e *Election) record(lease *redimutex.Lease) (r record, ok bool) {
 	for _, info := range e.client.Locks() {
-		if info.Key == e.mutex.Key() && info.Fence == lease.Fence() { // not a MutexAll that has lost it without noticing
+		if info.Key == e.mutex.Key() && info.Fence == lease.Fence() { // not a MutexAll that lost it without noticing
 			return record{term: lease.Fence(), ttl: info.TTL, token: lease.Token()}, true
 		}
 	}
 	return record{}, false
 }
 
-// Resign ends the lead, if this candidate has it. The ctx of f ends, with [ErrResigned] as its cause. When f has
-// returned, the next candidate leads, and this one goes to the end of the queue. Resign does not wait for f, so f may
-// call it. To stop being a candidate, end the ctx of Run.
+// Resign ends the lead, if this candidate has it. The ctx of f ends, with [ErrResigned] as its cause. When f has returned, the
+// next candidate leads, and this one goes to the end of the queue. Resign does not wait for f, so f may call it. To stop being
+// a candidate, end the ctx of Run.
 func (e *Election) Resign() {
 	if l := e.lead.Load(); l != nil {
-		if l.Context.Err() == nil { // else its end came first, and an error of f counts
+		if l.Context.Err() == nil { // otherwise its end came first, and an error of f counts
 			l.resigned.Store(true)
 		}
 		l.cancel(ErrResigned)
 	}
 }
 
-// IsLeader reports whether this candidate leads: f runs, and its ctx has not ended. It asks no server. It looks at
-// the clock, so it is right also in a process that has just woken up. A process can be paused between asking and
-// acting: what must not come from an old leader needs the term, see [Term].
+// IsLeader reports whether this candidate leads: f runs, and its ctx has not ended. It asks no server. It looks at the clock,
+// so it is right even in a process that has just woken up. A process can be paused between the question and the act. To keep
+// out writes of an old leader, use the term, see [Term].
 func (e *Election) IsLeader() bool {
 	l := e.lead.Load()
 	return l != nil && l.Err() == nil
@@ -159,14 +158,14 @@ func must(ok bool, sentence string, args ...any) {
 	}
 }
 
-// A pace is how often, and how patiently, the servers are asked about a leader.
+// A pace says how often to ask the servers about a leader, and how long to wait for them.
 type pace struct {
 	poll, timeout time.Duration
-	patience      time.Duration // without an answer, after which a leader may have been replaced
+	patience      time.Duration // time without an answer after which a leader may have been replaced
 }
 
-// paceOf returns the pace at which a change is seen within the ttl of the old leader: the look that misses it, the
-// wait and the next look together are shorter.
+// paceOf returns the pace at which a change is seen within the ttl of the old leader. The look that misses the change, the
+// wait and the next look together take less than ttl.
 func paceOf(ttl time.Duration) pace {
 	p := pace{poll: min(ttl/8, time.Second), timeout: min(ttl/4, time.Second)}
 	p.patience = ttl - p.poll - p.timeout

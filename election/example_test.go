@@ -38,7 +38,7 @@ func ExampleElection_Run() {
 	e := election.New(client, "billing", "machine-1")
 	err := e.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("leading:", e.IsLeader())
-		return errors.New("the work is done, for good") // nil: stand again
+		return errors.New("the work is done, for good") // nil would mean: stand again
 	})
 	fmt.Println(err)
 	fmt.Println("leading:", e.IsLeader())
@@ -65,7 +65,7 @@ func ExampleElection_Observe() {
 
 	observer := election.New(client, "billing", "")
 	for leader := range observer.Observe(ctx) {
-		if leader.Term != 0 { // else no candidate leads
+		if leader.Term != 0 { // otherwise no candidate leads
 			fmt.Println(leader.Owner, "leads")
 			break
 		}
@@ -77,7 +77,7 @@ func ExampleElection_Observe() {
 	// context canceled
 }
 
-// A resource that refuses lower terms takes no write from a leader of the past.
+// A resource that refuses lower terms accepts no write from a former leader.
 func ExampleTerm() {
 	client, end := embedded()
 	defer end()

@@ -7,7 +7,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A lead is one term of this candidate, and the context that f gets. That goes by the clock: a process that was
+// A lead is one term of this candidate, and the context that f gets. The context looks at the clock: a process that was
 // stopped for longer than its lease finds it ended when it wakes, before any timer has run.
 type lead struct {
 	context.Context
@@ -43,11 +43,11 @@ func (l *lead) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// Term returns the term of the lead that ctx belongs to: the ctx of f in [Election.Run], or one derived from it. It
-// returns 0 for any other ctx.
+// Term returns the term of the lead that ctx belongs to. ctx must be the ctx of f in [Election.Run], or derived from it. For
+// any other ctx Term returns 0.
 //
-// The term is the fence of the lease, higher than all before. A resource that remembers the highest term it has seen,
-// and refuses writes with a lower one, takes nothing from a former leader. Nothing else can make sure of that.
+// The term is the fence of the lease, higher than all before. A resource that remembers the highest term it has seen, and
+// refuses writes with a lower one, accepts nothing from a former leader. Nothing else can make sure of that.
 func Term(ctx context.Context) int64 {
 	if l, ok := ctx.Value(leadKey{}).(*lead); ok {
 		return l.lease.Fence()

@@ -27,7 +27,7 @@ func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
 		over <- e.Run(ctx, func(ctx context.Context) error {
 			close(leading)
 			<-ctx.Done()
-			<-stop // it has to clean up
+			<-stop // f takes time to clean up
 			return nil
 		})
 	}()
@@ -46,7 +46,7 @@ func TestTheLeadIsNotGivenAwayBeforeFHasReturned(t *testing.T) {
 	next.leads(t, 1)
 }
 
-// The ctx of an inner candidate ends because its outer lead was resigned, because a lease around it was lost, or by itself.
+// The ctx of an inner candidate ends because the outer lead was resigned, because a lease around it was lost, or by itself.
 func TestAnErrorOfFIsReturnedWhereWhatIsAroundTheElectionHasEnded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -117,7 +117,7 @@ func TestAnErrorOfFEndsRunAndNilDoesNot(t *testing.T) {
 	assert.Empty(t, s.Get(key), "the lead was given back")
 }
 
-// The key is deleted, and no caller can have noticed that when f returns.
+// The key is deleted just before f returns, so no caller can have noticed it.
 func TestAnErrorOfFEndsRunThoughTheReleaseFindsTheLeadLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -187,13 +187,13 @@ func TestTheTermIsTheFenceAndReachesDerivedContexts(t *testing.T) {
 	assert.Zero(t, election.Term(t.Context()))
 }
 
-// A lost lock of several keys of the same Client is there until a renewal finds out. Its TTL is not that of the leader.
+// A lost MutexAll of the same Client stays in Locks until a renewal notices the loss. Its TTL is not that of the leader.
 func TestALeaderTellsItsOwnTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, one(s), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 	several := c.MutexAll([]string{key, "other"}, redimutex.WithTTL(time.Hour))
-	for range 20 { // Locks tells both in any order
+	for range 20 { // Locks returns the two in any order
 		several.Lock()
 		s.Do("DEL", key)
 		err := election.New(c, key, "a").Run(t.Context(), func(ctx context.Context) error {
@@ -212,7 +212,7 @@ func TestALeaderMayHaveTheLongestTTL(t *testing.T) {
 	assert.Equal(t, a.leads(t, 1).number, leader(t, a.Election).Term)
 }
 
-// The timer that ends the ctx of a hold is late, a little here, and by much in a process that was stopped.
+// The timer that ends the ctx of a hold is late: a little here, and by much in a process that was stopped.
 func TestTheCtxOfALeaderGoesByTheClock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -226,7 +226,7 @@ func TestTheCtxOfALeaderGoesByTheClock(t *testing.T) {
 			cancel()
 			return nil
 		}
-		for now := time.Now(); ; now = time.Now() { // before the look: a lease that was handed over is extended meanwhile
+		for now := time.Now(); ; now = time.Now() { // read before Locks: the lease of a hand-off is extended meanwhile
 			if held := c.Locks(); len(held) == 0 || !now.Before(held[0].Until) {
 				break
 			}
@@ -277,7 +277,7 @@ func TestWhatTheServerRefusesEndsRun(t *testing.T) {
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 
-// Two of four are no majority, but without them there is none.
+// Two of four servers are no majority, but without them no majority is possible.
 func TestWhatHalfOfTheServersRefuseEndsRun(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)

@@ -29,7 +29,7 @@ func newClient(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *
 
 func one(s *redistest.Server) []redimutex.Pool { return []redimutex.Pool{s.Pool()} }
 
-// A candidate runs, and its f leads until its ctx ends or it is told to return.
+// A candidate runs. Its f leads until its ctx ends or it is told to return.
 type candidate struct {
 	*election.Election
 	name   string
@@ -52,12 +52,12 @@ type term struct {
 	ended  chan struct{}
 }
 
-// join starts a candidate, with a Client of its own.
+// join starts a candidate with its own Client.
 func join(t testing.TB, pools []redimutex.Pool, name string, opts ...redimutex.Option) *candidate {
 	t.Helper()
 	c := &candidate{name: name, leave: make(chan error), over: make(chan struct{})}
 	var leases sync.Map
-	// A crowded machine is not a broken server.
+	// A busy machine is not a broken server.
 	c.client = newClient(t, pools, redimutex.WithNodeTimeout(250*time.Millisecond))
 	c.client.Observe(&redimutex.Trace{Acquired: func(e redimutex.Event) { leases.Store(e.Fence, e.Lease) }})
 	c.Election = election.New(c.client, key, name, opts...)
@@ -145,7 +145,7 @@ func observe(t testing.TB, pools []redimutex.Pool) *watch {
 	return w
 }
 
-// last returns what was told last. Before that its term is -1.
+// last returns the leader that was told last. Before the first one its term is -1.
 func (w *watch) last() election.Leader {
 	w.mu.Lock()
 	defer w.mu.Unlock()

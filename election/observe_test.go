@@ -31,7 +31,7 @@ func several(t testing.TB, n int) (servers []*redistest.Server, pools func() []r
 	}
 }
 
-// everywhere waits until each server has the lock and the record of who has it. A majority does not wait for the last.
+// everywhere waits until every server has the lock and the leader's record. A leader does not wait for more than a majority.
 func everywhere(t *testing.T, servers []*redistest.Server) {
 	t.Helper()
 	for _, s := range servers {
@@ -54,7 +54,7 @@ func TestAnObserverReadsAMajority(t *testing.T) {
 	assert.Equal(t, want, leader(t, observer), "it is known as soon as it leads")
 	everywhere(t, servers)
 
-	// One server says another thing than the two others.
+	// One server disagrees with the two others.
 	servers[0].Do("SET", "redimutex:term:{"+key+"}", "7 10000 f47ac10b-58cc-4372-a567-0e02b2c3d479 liar", "PX", 60000)
 	servers[0].Do("SET", key, "f47ac10b-58cc-4372-a567-0e02b2c3d479 liar", "PX", 60000)
 	assert.Equal(t, want, leader(t, observer))
@@ -70,7 +70,7 @@ func TestAnObserverReadsAMajority(t *testing.T) {
 	require.ErrorAs(t, err, &node)
 }
 
-// Without the server that hangs the two others are not agreed, so either may be right.
+// Without the hanging server the two others disagree, so either may be right.
 func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 	t.Parallel()
 	servers, pools := several(t, 3)
@@ -84,7 +84,7 @@ func TestAnObserverDoesNotSayNobodyWhileAMajorityIsPossible(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 }
 
-// The deadline of the ctx is that of the connection, too, which may notice it first.
+// The connection has the deadline of the ctx too, and may notice it first.
 func TestTheErrorOfLeaderIsTheCauseOfItsCtx(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -117,7 +117,7 @@ func TestAnObserverIsToldEachLeaderWithItsTerm(t *testing.T) {
 	}
 }
 
-// A leader with a short TTL is out of sight of the caller that is far away.
+// A leader with a short TTL can't be seen by an observer that is far away.
 func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -138,7 +138,7 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	told("b")
 }
 
-// However a leader ends, the caller that is told of it knows of the end within a TTL.
+// However a leader ends, its observer knows of the end within a TTL.
 func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -172,7 +172,7 @@ func TestAnObserverLeavesAnOldLeaderWithinATTL(t *testing.T) {
 	}
 }
 
-// Candidates come and go, the lock is lost and taken by clients that know nothing of terms, and observers look on.
+// Candidates come and go. The lock is lost, and taken by clients that know nothing of terms. Observers look on.
 func TestATermHasOneLeader(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {

@@ -28,7 +28,7 @@ func TestAResignedLeaderGoesToTheEndOfTheLine(t *testing.T) {
 			last = lead.number
 			waiting(t, s, 2)
 			now.Resign()
-			now.Resign() // nothing more
+			now.Resign() // has no further effect
 			<-lead.ended
 			require.ErrorIs(t, lead.cause, election.ErrResigned)
 		}

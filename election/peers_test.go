@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// kubernetes#23731: a leader whose updates failed lost the lease, saw that another had it, took that for a reason to
-// try again, and was never told to stop.
+// kubernetes#23731: a leader whose updates failed lost the lease, saw that another had it, tried again for that reason, and
+// was never told to stop.
 func TestALeaderWhoseRenewalsFailStopsBeforeAnotherLeads(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -43,14 +43,14 @@ func TestALeaderWhoseRenewalsFailStopsBeforeAnotherLeads(t *testing.T) {
 	require.ErrorIs(t, lead.cause, redimutex.ErrLost)
 	assert.Greater(t, next.number, lead.number)
 
-	front.On(nil) // what it hears now is that b leads, and it is still no leader
+	front.On(nil) // from now on it sees that b leads, and does not lead itself
 	waiting(t, s, 1)
 	assert.Len(t, a.led(), 1)
 	b.stop(nil)
 	a.leads(t, 2)
 }
 
-// kubernetes#67651: of very many candidates with short terms, two led at a time.
+// kubernetes#67651: of many candidates with short terms, two led at the same time.
 func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 	t.Parallel()
 	const candidates, enough = 30, 150
@@ -59,7 +59,7 @@ func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 	var mu sync.Mutex
 	leads := make(map[*election.Election]*redimutex.Lease)
 	terms := make(map[int64]bool)
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute) // of a slow machine
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute) // long enough for a slow machine
 	defer stop()
 	var running sync.WaitGroup
 	for range candidates {
@@ -101,8 +101,8 @@ func TestOfManyCandidatesWithShortTermsNoTwoLead(t *testing.T) {
 	assert.GreaterOrEqual(t, len(terms), enough)
 }
 
-// etcd#19597: the session of a candidate in line dies, and it waits on, though its place is gone: it never leads, or
-// it believes that it does when those in front of it have gone.
+// etcd#19597: the session of a waiting candidate dies, and it waits on although its place is gone. It never leads, or it
+// believes that it leads when the candidates in front of it have gone.
 func TestACandidateWhosePlaceInLineIsLostTakesAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

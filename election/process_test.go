@@ -16,12 +16,12 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The test binary is a candidate where this is set, to the address of the server.
+// If this variable is set, to the address of the server, the test binary is a candidate.
 const processVariable = "ELECTION_TEST_CANDIDATE"
 
 const processTTL = 2 * time.Second
 
-// stand is the process of a candidate. It ends with its standard input.
+// stand is the main function of a candidate process. It ends when its standard input does.
 func stand(addr string) int {
 	go func() {
 		bufio.NewScanner(os.Stdin).Scan()
@@ -55,7 +55,7 @@ func TestAStoppedLeaderIsReplacedWithinATTLAndFindsItsCtxEnded(t *testing.T) {
 	b := join(t, one(s), "b", redimutex.WithTTL(processTTL))
 	waiting(t, s, 1)
 
-	// A waiter looks when the lease is over, and a poll interval later.
+	// A waiter looks again when the lease is over, and one poll interval later.
 	var stopped time.Time
 	over, late := redistest.Overrun(processTTL+100*time.Millisecond, func() {
 		w.Stop()

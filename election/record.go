@@ -15,10 +15,10 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A record is what a leader writes to a key next to the lock. The lock alone decides who leads: a record counts as
-// long as the lock holds its token. So a term never has two owners, whatever is late: a token has one term, a term
-// one token, and both are written by the one who has them. (The fence counter would not do: several servers have
-// different ones, and foreign clients lock without it.)
+// A record is what a leader writes to a key next to the lock. The lock alone decides who leads: a record counts only while the
+// lock holds its token. So a term never has two owners, even if writes are late: each token has one term, each term has one
+// token, and the holder of the token writes both. The fence counter could not replace the record: several servers have
+// different counters, and foreign clients lock without it.
 type record struct {
 	term  int64
 	ttl   time.Duration
@@ -31,7 +31,7 @@ func (r record) String() string {
 	return fmt.Sprintf("%d %d %s", r.term, r.ttl.Milliseconds(), r.token)
 }
 
-// parse is the inverse of String. What is no record names no leader.
+// parse is the inverse of String. A string that is no record names no leader.
 func parse(s string) (r record) {
 	fields := strings.SplitN(s, " ", 3)
 	if len(fields) < 3 {
@@ -45,8 +45,8 @@ func parse(s string) (r record) {
 	return record{term, time.Duration(ms) * time.Millisecond, fields[2]}
 }
 
-// tell writes r, and returns when a majority has it. It goes on trying until the lead ends, and fails if
-// that has ended or the servers refuse for good.
+// tell writes r, and returns when a majority has it. It tries until the lead ends. It fails if the lead has ended or the
+// servers refuse for good.
 func (e *Election) tell(l *lead, r record) error {
 	p := paceOf(r.ttl)
 	for {
@@ -63,8 +63,8 @@ func (e *Election) tell(l *lead, r record) error {
 	}
 }
 
-// repeat writes r again and again while the lead lasts: for servers that have lost it, and because it expires. A hung
-// server may execute a write late, over the record of the next leader. Observers then see no leader until that one
+// repeat writes r again and again while the lead lasts, because a server may have lost it, and because it expires. A hung
+// server may execute a write late, over the record of the next leader. Observers then see no leader until the next leader
 // repeats its own record.
 func (e *Election) repeat(l *lead, r record) {
 	for pause(l, r.ttl/3) {
@@ -72,7 +72,7 @@ func (e *Election) repeat(l *lead, r record) {
 	}
 }
 
-// pause waits, and reports whether ctx has not ended.
+// pause waits for d. It reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -82,13 +82,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// write is asked of a server by the leader. Its answer is empty.
+// write is the leader's question to a server. Its answer is empty.
 func (r record) write(ses *server.Session, key string) (string, error) {
 	_, err := ses.Do("SET", server.TermKey(key), r.String(), "PX", 3*r.ttl.Milliseconds())
 	return "", err
 }
 
-// read is asked by an observer. Its answer is the record, or empty where the lock holds another token or none.
+// read is an observer's question. Its answer is the record, or empty if the lock holds another token or none.
 func read(ses *server.Session, key string) (string, error) {
 	replies, err := ses.Pipeline([][]any{{"GET", server.TermKey(key)}, {"GET", key}})
 	if err != nil {
@@ -109,20 +109,20 @@ func read(ses *server.Session, key string) (string, error) {
 	return values[0], nil
 }
 
-// A ballot is what the servers have answered.
+// A ballot counts the answers of the servers.
 type ballot struct {
 	size    int            // of all servers
 	votes   map[string]int // by answer
-	out     int            // have not answered yet
-	refused int            // of the failed, for good
+	out     int            // servers that have not answered yet
+	refused int            // how many of failed are for good
 	failed  []error
 }
 
-// need is how many are a majority.
+// need returns how many servers are a majority.
 func (b *ballot) need() int { return b.size/2 + 1 }
 
-// result returns the answer of a majority, or the empty one if no other can get a majority any more. Otherwise nothing is
-// decided.
+// result returns the answer of a majority, or the empty answer if no other can get a majority any more. decided is false while
+// neither is known.
 func (b *ballot) result() (answer string, decided bool) {
 	most := 0
 	for answer, n := range b.votes {
@@ -139,7 +139,7 @@ func (b *ballot) result() (answer string, decided bool) {
 // hopeless reports whether so many servers refuse for good that the others are no majority.
 func (b *ballot) hopeless() bool { return b.size-b.refused < b.need() }
 
-// failure says why nothing was decided.
+// failure returns an error that says why nothing was decided.
 func (b *ballot) failure(key string) error {
 	format, args := "election: %q", []any{key}
 	if !b.hopeless() {
@@ -151,8 +151,8 @@ func (b *ballot) failure(key string) error {
 	return fmt.Errorf(format, args...)
 }
 
-// ask asks all servers at once. It returns when all have answered; or, unless it is patient, when the answers decide and the
-// other servers have had as long again. It gives up on these: their commands are cut short.
+// ask asks all servers at once. If patient, it returns when all have answered. Otherwise it returns once the answers decide
+// and the other servers have had as long again: it cuts their commands short.
 func (e *Election) ask(ctx context.Context, timeout time.Duration,
 	what func(ses *server.Session, key string) (string, error), patient bool,
 ) *ballot {
@@ -193,7 +193,7 @@ func (e *Election) ask(ctx context.Context, timeout time.Duration,
 			return b
 		}
 		if _, decided := b.result(); decided && grace == nil && !patient {
-			// An answer that is on its way would take its connection with it.
+			// To cut short a command whose answer is on its way would cost its connection.
 			grace = time.After(time.Since(began) + 10*time.Millisecond)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mna/redisc"
 )
 
-// docs/topologies.md shows what follows, word for word.
+// docs/topologies.md shows the code below, word for word.
 
 // sentinel pool begins
 

@@ -14,8 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A user that may read alone can look with each of the commands, is refused nothing on the way, and could do
-// without no permission.
+// A user with read permissions only can look with each of the commands. The server refuses nothing on the way, and each
+// permission is needed.
 func TestReaderMayLookAndNothingElse(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -40,7 +40,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args  []string
-		words []string // that it must not do without
+		words []string // the permissions without which it must fail
 		all   []string
 	}{
 		{[]string{"show", "-json", "lock:job"}, slices.Concat(watch, show), slices.Concat(watch, show)},

@@ -15,8 +15,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// Whatever the arguments, dispatch returns a status, has something to say if it is not success, and does not
-// say the password. No server answers at the only address that it is given.
+// Whatever the arguments, dispatch returns a status, prints something unless it succeeds, and never prints the password. No
+// server answers at the only address that it gets.
 func FuzzArguments(f *testing.F) {
 	for _, args := range []string{
 		"", "run", "run\njob", "run\n-n\njob\n--\ntrue", "run\n-w\n1e400\njob\n--\ntrue", "run\n-ttl=0\njob\n--", "run\n-E\n\xff\n\x00\n--\n--",
@@ -49,8 +49,8 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// harmless returns the arguments without what would end in traffic to somewhere else, in reading files,
-// or in waiting for ever; or nil if nothing is left.
+// harmless removes arguments that would cause traffic to other addresses, read files or wait for ever. It returns nil if
+// nothing is left.
 func harmless(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func harmless(args []string) []string {
 		}
 	}
 	if dashes := slices.Index(args, "--"); args[0] == "run" && dashes >= 0 {
-		return append(args[:dashes:dashes], "--", "true") // nothing else is ever run
+		return append(args[:dashes:dashes], "--", "true") // no other command ever runs
 	}
 	return args
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// shown is what show tells of a lock, to people and to scripts.
+// shown returns what show prints about a lock, for people and for scripts.
 func shown(t *testing.T, s *redistest.Server, key string) (words string, lock sight.Lock) {
 	t.Helper()
 	_, words, stderr := clitest.Run(t, s, "show", key)
@@ -113,7 +113,7 @@ func TestVerbsKnowReadersAndWriters(t *testing.T) {
 	assert.Contains(t, words, "held by web-3")
 }
 
-// A lock that is broken goes to the first in its queue, as what that one wants.
+// A broken lock goes to the first waiter in its queue, with the kind that this waiter wants.
 func TestBrokenLockOfAWriterGoesToTheReadersThatWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -140,7 +140,7 @@ func TestBrokenLockOfAWriterGoesToTheReadersThatWait(t *testing.T) {
 	assert.Equal(t, "web-2", lock.Holders[0].Owner)
 }
 
-// Who has the text of a Handover may take the lock, and the value of the key is all of it that a server knows.
+// A process with the text of a Handover may take the lock. The value of the key is all that a server knows of that text.
 func TestNoVerbShowsAHandover(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -1,4 +1,4 @@
-// Redimutex is the command line of the lock: flock(1) across machines, and a look at who holds what.
+// Redimutex is the command line of the lock: flock(1) across machines, and verbs that show who holds which lock.
 package main
 
 import (

@@ -20,8 +20,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// No command says the password, however its server fails: refused, wrong password, no server, not Redis,
-// or a server that quotes what it was sent.
+// No command prints the password, however its server fails: refused, wrong password, no server, not Redis, or a server that
+// quotes what it was sent.
 func TestNoCommandSaysThePasswordOfAServerThatFails(t *testing.T) {
 	t.Parallel()
 	locked := redistest.Real(t, "--requirepass", "correct")
@@ -75,7 +75,7 @@ func parrot(t *testing.T) (addr string) {
 	}).Addr()
 }
 
-// The command line trusts what SSL_CERT_FILE names, checks the name, and says no password when that fails.
+// The command line trusts the authority in SSL_CERT_FILE, checks the name, and prints no password if that fails.
 func TestCommandLineSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 	t.Parallel()
 	addr := redistest.NewTLSFront(t, redistest.Real(t, "--requirepass", "hunter2")).Addr()

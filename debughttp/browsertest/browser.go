@@ -22,7 +22,7 @@ func installed() (string, error) {
 	return "", errNoBrowser
 }
 
-// browse starts a browser with an empty profile that speaks to no server but ours, and returns what ends it.
+// browse starts a browser with an empty profile that reaches only this machine, and returns the function that ends it.
 func browse(parent context.Context) (context.Context, context.CancelFunc, error) {
 	path, err := installed()
 	if err != nil {
@@ -30,19 +30,19 @@ func browse(parent context.Context) (context.Context, context.CancelFunc, error)
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // it sees no page but ours, and may run as root
+		chromedp.NoSandbox, // it sees only this program's page, and may run as root
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
-		chromedp.WSURLReadTimeout(2*time.Minute), // a crowded machine starts it slowly
+		chromedp.WSURLReadTimeout(2*time.Minute), // on a busy machine it starts slowly
 	)
 	allocator, end := chromedp.NewExecAllocator(parent, opts...)
 	ctx, closeTab := chromedp.NewContext(allocator)
 	return ctx, func() { closeTab(); end() }, nil
 }
 
-// view makes the window so large, and the user prefer the dark or the light.
+// view sets the size of the window, and the user's preference for dark or light.
 func view(ctx context.Context, width, height int, dark bool) error {
 	scheme := "light"
 	if dark {

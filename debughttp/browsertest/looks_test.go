@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tooWide lists the elements that reach beyond the window.
+// tooWide lists the elements that are wider than the window.
 const tooWide = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getClientRects().length && !e.closest("thead, option") && e.getBoundingClientRect().right > innerWidth + 0.5)
 	.map(e => e.localName + "." + e.className + ": " + e.textContent.trim().slice(0, 40)).join("; ")
@@ -30,7 +30,7 @@ func TestNothingIsWiderThanTheWindow(t *testing.T) {
 	}
 }
 
-// faint lists the texts whose contrast with what is behind them is below 4.5 to 1, which WCAG 2.2 asks for.
+// faint lists the texts whose contrast with the background is below 4.5 to 1, which WCAG 2.2 requires.
 const faint = `(() => {
 	const numbers = color => color.match(/[\d.]+/g).map(Number);
 	const light = color => numbers(color).slice(0, 3).map(c => c / 255)
@@ -69,8 +69,8 @@ func TestTextIsLegibleInTheLightAndInTheDark(t *testing.T) {
 	assert.Len(t, backs, 2, "the light differs from the dark")
 }
 
-// What is written into keys is neither run nor loaded nor taken for markup, and the browser finds nothing to complain about
-// in the whole scene.
+// Text in keys is neither run nor loaded nor taken for markup, and the browser finds nothing to complain about in the whole
+// scene.
 func TestOddKeysAreText(t *testing.T) {
 	b := open(t)
 	require.NoError(t, b.scene.play())

@@ -36,7 +36,7 @@ func main() {
 func run(listen, picture string, width, height int, dark bool) error {
 	s := newScene()
 	defer s.close()
-	os.Args[0] = "billing" // what the page is about
+	os.Args[0] = "billing" // the program that the page shows
 	page := debughttp.New(s.client)
 	if err := s.play(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func run(listen, picture string, width, height int, dark bool) error {
 	return take("http://"+l.Addr().String(), picture, width, height, dark)
 }
 
-// take takes a picture of the page when a lease is about to run out.
+// take makes a screenshot of the page when a lease is about to run out.
 func take(url, file string, width, height int, dark bool) error {
 	ctx, cancel, err := browse(context.Background())
 	if err != nil {

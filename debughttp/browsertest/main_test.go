@@ -23,7 +23,7 @@ import (
 	"github.com/redimutex/redimutex/debughttp"
 )
 
-// browser is what all tests share; each has a tab. It is nil where none is installed.
+// browser is shared by all tests; each test has a tab. It is nil where no browser is installed.
 var browser context.Context
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A tab is one with the page of a scene.
+// A tab shows the page of a scene.
 type tab struct {
 	t     *testing.T
 	ctx   context.Context
@@ -52,17 +52,17 @@ type tab struct {
 	url   string
 
 	mu       sync.Mutex
-	expected bool // that the browser complains
+	expected bool // the browser may complain
 	ears     []string
 }
 
-// A front stands before the page, and may change or refuse what a script gets.
+// A front is a handler in front of the page that may change or refuse what a script gets.
 type front struct {
 	page http.Handler
 
 	mu     sync.Mutex
-	asked  int // how often for JSON
-	status int // of the answers to that; 0: OK
+	asked  int // how often JSON was requested
+	status int // of the JSON answers; 0: OK
 	change func(look map[string]any)
 }
 
@@ -105,7 +105,7 @@ func (f *front) questions() int {
 	return f.asked
 }
 
-// open opens a tab for a new scene. At the end of the test it is an error if the browser had anything to complain about.
+// open opens a tab for a new scene. When the test ends, any complaint of the browser is an error.
 func open(t *testing.T) *tab {
 	t.Helper()
 	if browser == nil {
@@ -146,13 +146,13 @@ func (b *tab) listen(event any) {
 	}
 }
 
-// do does things in the tab.
+// do performs actions in the tab.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// load loads the page and waits until its script is at work.
+// load loads the page and waits until its script works.
 func (b *tab) load(query string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.url + query))
@@ -166,7 +166,7 @@ func (b *tab) until(expression string) {
 	require.NoError(b.t, err, expression)
 }
 
-// value returns what an expression is.
+// value returns the value of an expression.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A scene is a process with locks in all states, over an embedded server that is its own.
+// A scene is a process with locks in all states, over its own embedded server.
 type scene struct {
 	client *redimutex.Client
 	server *miniredis.Miniredis
@@ -47,7 +47,7 @@ func (s *scene) hold(key string, opts ...redimutex.Option) *redimutex.Mutex {
 	return m
 }
 
-// wait has so many goroutines wait for a lock, until the end.
+// wait starts goroutines that wait for a lock until the end.
 func (s *scene) wait(key string, goroutines int) {
 	for range goroutines {
 		s.work.Go(func() {
@@ -59,7 +59,7 @@ func (s *scene) wait(key string, goroutines int) {
 	}
 }
 
-// foreign is a lock that another process holds.
+// foreign sets a lock that another process holds.
 func (s *scene) foreign(key, owner string) error {
 	if err := s.server.Set(key, "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1 "+owner); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s *scene) foreign(key, owner string) error {
 	return nil
 }
 
-// play sets the whole scene: healthy leases, two that run out within seconds, waiters, a lease that is lost, and calls
-// that gave up.
+// play sets the whole scene: healthy leases, two that run out within seconds, waiters, a lease that is lost, and calls that
+// gave up.
 func (s *scene) play() error {
 	s.hold("invoices:2026-11")
 	s.hold("tenant/42/reports/nightly", redimutex.WithTTL(30*time.Second))

@@ -12,32 +12,32 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Finish is the type of the task that finishes what a web request has begun.
+// Finish is the type of the task that finishes the work of a web request.
 const Finish = "order:finish"
 
-// A Job is the payload of the task. It has the lock in it, so treat the queue as you treat the Redis of the locks.
+// A Job is the payload of the task. It contains the lock, so protect the queue as you protect the Redis of the locks.
 type Job struct {
 	Order string
 	Lock  redimutex.Handover
 }
 
-// wait is how long a worker may take to come to the task.
+// wait is how long it may take until a worker begins the task.
 const wait = 10 * time.Minute
 
-// Accept is the part of a web request: it locks the order, and hands the lock over to the worker that gets the task. A
-// second request for the same order is told so, by [redimutex.ErrLocked], until the worker is done.
+// Accept is the web request's part: it locks the order, and hands the lock over to the worker that gets the task. Until the
+// worker is done, a second request for the same order gets [redimutex.ErrLocked].
 func Accept(ctx context.Context, client *redimutex.Client, queue *asynq.Client, order string) error {
 	lease, err := client.Mutex(order).TryAcquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer lease.Release(ctx) // accepted after HandOver, and does nothing
-	// What has to be done at once is done here, under the lock.
+	defer lease.Release(ctx) // does nothing after HandOver
+	// Work that must be done at once is done here, under the lock.
 	lock, err := lease.HandOver(ctx, wait)
 	if err == nil {
 		err = enqueue(ctx, queue, Job{order, lock})
 	}
-	if err != nil { // no worker will take it over: take it back, and unlock, also if the request is over
+	if err != nil { // no worker will take the lock over: take it back and unlock, even if the request is over
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		mu := client.Mutex(order)
@@ -57,9 +57,9 @@ func enqueue(ctx context.Context, queue *asynq.Client, job Job) error {
 	return err
 }
 
-// Handler is the worker's part: it goes on under the lock that the request had. A task that comes a second time, or too
-// late, does not run again. Neither does one whose finish has failed, or whose lock was lost: asynq archives it.
-// The fence is for the writes of finish, and 0 unless the client has WithFencing.
+// Handler is the worker's part: it continues under the lock of the request. A task that comes a second time, or too late, does
+// not run again. Nor does one whose finish failed, or whose lock was lost: asynq archives it. The fence is for the writes of
+// finish; it is 0 unless the client has WithFencing.
 func Handler(client *redimutex.Client, finish func(ctx context.Context, order string, fence int64) error) asynq.HandlerFunc {
 	return func(ctx context.Context, task *asynq.Task) (err error) {
 		var job Job
@@ -86,7 +86,7 @@ func Handler(client *redimutex.Client, finish func(ctx context.Context, order st
 	}
 }
 
-// takeOver repeats what had no answer with the same Mutex, which finds what it did.
+// takeOver repeats a TakeOver that had no answer. It uses the same Mutex, which recognises its own earlier attempt.
 func takeOver(ctx context.Context, mu *redimutex.Mutex, lock redimutex.Handover) error {
 	for {
 		err := mu.TakeOver(ctx, lock)

@@ -1,4 +1,4 @@
-// Package asynq has asynq's Scheduler run on one of several machines, so that tasks are not enqueued by each of them.
+// Package asynq runs asynq's Scheduler on one of several machines, so that each task is enqueued only once.
 package asynq
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/redimutex/redimutex/election"
 )
 
-// Schedule runs a Scheduler while e leads, until ctx ends. register gives it its tasks. While no machine
-// leads, for up to a TTL after the leader has crashed, nothing is enqueued. A leader that was paused for longer than its
-// lease may enqueue one tick more when it wakes. If that does harm, give the task asynq.Unique.
+// Schedule runs a Scheduler while e leads, until ctx ends. register adds its tasks. While no machine leads, for up to a TTL
+// after the leader has crashed, nothing is enqueued. A leader that was paused for longer than its lease may enqueue one more
+// tick when it wakes. If that does harm, give the task asynq.Unique.
 func Schedule(ctx context.Context, e *election.Election, redis asynq.RedisConnOpt,
 	register func(*asynq.Scheduler) error,
 ) error {

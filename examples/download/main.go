@@ -1,6 +1,6 @@
-// Command download is a fleet that fetches files from a site which bears ten downloads at a time, whichever machines they
-// come from. A limit inside each process would be ten a machine; a Semaphore is one limit for all of them. One machine
-// crashes while it downloads: its permits come back when their TTL is over.
+// Command download is a fleet that fetches files from a site that can serve ten downloads at a time, from all machines
+// together. A limit inside each process would allow ten per machine; a Semaphore is one limit for all of them. One machine
+// crashes while it downloads: its permits are free again when their TTL is over.
 //
 // The machines are goroutines with a Client each, and the site is a server inside the program. Run it, without anything
 // installed, by
@@ -37,7 +37,7 @@ const (
 	transfer = 20 * time.Millisecond
 )
 
-// key is another one in each run, so that several can share a server.
+// key is different in each run, so that several runs can share a server.
 var key = "example:download:site:" + rand.Text()
 
 func main() { backend.Main("download", backend.WithPool(run)) }
@@ -55,7 +55,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "a file")
 }
 
-// run lets the fleet loose without the Semaphore and with it.
+// run starts the fleet without the Semaphore, then with it.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	fmt.Fprintf(out, "%d machines fetch %d files each from a site that bears %d downloads at a time.\n", machines, files, limit)
 	for _, limited := range []bool{false, true} {
@@ -75,7 +75,7 @@ func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	return nil
 }
 
-// fleet has all machines download.
+// fleet makes all machines download.
 func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) error {
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -105,10 +105,10 @@ func fleet(ctx context.Context, pool redimutex.Pool, s *site, limited bool) erro
 	return errors.Join(failures...)
 }
 
-// crash is a machine that has all permits and ends without giving them back.
+// crash is a machine that takes all permits and ends without releasing them.
 func crash(ctx context.Context, pool redimutex.Pool) error {
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl))
-	defer client.Close() // which ends the renewals, and leaves the permits to expire
+	defer client.Close() // ends the renewals, and leaves the permits to expire
 	for range limit {
 		if _, err := client.Semaphore(key, limit).TryAcquire(ctx); err != nil {
 			return err
@@ -117,7 +117,7 @@ func crash(ctx context.Context, pool redimutex.Pool) error {
 	return nil
 }
 
-// get downloads a file. It stops when ctx ends: also when the permit is lost.
+// get downloads a file. It stops when ctx ends, also because the permit is lost.
 func get(ctx context.Context, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

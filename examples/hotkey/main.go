@@ -1,14 +1,14 @@
-// Command hotkey shows what happens when a value that everybody wants has just left the cache: four
-// servers with 50 requests each ask for it at once, three times over. Without a lock each of them goes to the
-// database; with package cacheaside one does, and the others wait for what it brings.
+// Command hotkey shows what happens when a much wanted value has just left the cache: four servers with 50 requests each ask
+// for it at once, three times over. Without a lock every request goes to the database. With package cacheaside one request
+// does, and the others wait for its result.
 //
-// The servers are Clients with connections of their own, so for Redis they are different processes.
-// Run it, without anything installed, by
+// The servers are Clients with their own connections, so to Redis they are different processes. Run it, without anything
+// installed, by
 //
 //	go run ./hotkey
 //
-// or with REDIS_URL set to use a Redis of yours. Look at the number of loads: it is the load of the
-// database. The exit status is 1 if cacheaside needed more than one for each time that the value was gone.
+// or with REDIS_URL set to use a Redis of yours. Look at the number of loads, which is the load of the database. The exit
+// status is 1 if cacheaside needed more than one load for each time that the value was gone.
 package main
 
 import (
@@ -35,7 +35,7 @@ const (
 	query    = 250 * time.Millisecond // how long the database takes
 )
 
-// key is another one in each run, so that several can share a server.
+// key is different in each run, so that several runs can share a server.
 var key = "example:hotkey:front-page:" + rand.Text()
 
 func main() { backend.Main("hotkey", start) }
@@ -51,13 +51,13 @@ func start(ctx context.Context, out io.Writer, url string) (err error) {
 	return run(ctx, out, pools)
 }
 
-// A figure is what a herd of requests cost.
+// A figure is the cost of a herd of requests.
 type figure struct {
 	loads   int64         // in the database
 	slowest time.Duration // request
 }
 
-// run sends the herd without the lock and with it.
+// run sends the herd without the lock, then with it.
 func run(ctx context.Context, out io.Writer, pools []*redis.Pool) error {
 	fmt.Fprintf(out, "%d servers with %d requests each want the same value, which is not in the cache. The database takes %v.\n\n", len(pools), requests, query)
 	fmt.Fprintln(out, "            | time | loads | slowest request")
@@ -83,7 +83,7 @@ func run(ctx context.Context, out io.Writer, pools []*redis.Pool) error {
 	return nil
 }
 
-// herd has all servers ask for the value at once.
+// herd makes all servers ask for the value at once.
 func herd(ctx context.Context, pools []*redis.Pool, locked bool) (f figure, err error) {
 	if err := forget(ctx, pools[0]); err != nil {
 		return f, err
@@ -131,7 +131,7 @@ func herd(ctx context.Context, pools []*redis.Pool, locked bool) (f figure, err 
 	return figure{loads.Load(), time.Duration(slowest.Load())}, err
 }
 
-// unlocked is the read through a cache as it is often written.
+// unlocked reads through a cache in the way that is often seen.
 func unlocked(ctx context.Context, store cacheaside.Store, load func(ctx context.Context) (string, error)) error {
 	cached, err := store.Get(ctx, key)
 	if cached != nil || err != nil {

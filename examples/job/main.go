@@ -1,8 +1,7 @@
-// Command job is a scheduled job that four machines start at the same time of day, and of which one
-// is to run it. Their clocks differ, as clocks do. The job is short, so the machine with the fastest
-// clock has run it and unlocked before the next one's clock strikes: a plain lock lets them run it
-// again, one after the other. WithMinHold keeps the lock for a time that is longer than the clocks
-// differ, and shorter than the schedule's interval.
+// Command job is a scheduled job that four machines start at the same time of day, although only one should run it. Their
+// clocks differ, as clocks do. The job is short, so the machine with the fastest clock has run it and unlocked before the next
+// machine starts: a plain lock lets them run it again, one after the other. WithMinHold keeps the lock for longer than the
+// clocks differ, and for less than the interval of the schedule.
 //
 // The machines are goroutines with a Client each, and their clocks go wrong on purpose. Run it, without
 // anything installed, by
@@ -36,10 +35,10 @@ const (
 	work     = 10 * time.Millisecond
 )
 
-// key is another one in each run, so that several can share a server.
+// key is different in each run, so that several runs can share a server.
 var key = "example:job:nightly:" + rand.Text()
 
-// A machine runs the job when its clock says so.
+// A machine runs the job when its own clock says so.
 type machine struct {
 	name string
 	slow time.Duration // how far its clock is behind
@@ -54,7 +53,7 @@ var machines = []machine{
 
 func main() { backend.Main("job", backend.WithPool(run)) }
 
-// run runs the schedule without a minimum hold and with it.
+// run runs the schedule without a minimum hold, then with it.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	fmt.Fprintf(out, "%d machines run a job of %v every %v. Their clocks differ by up to %v.\n",
 		len(machines), work, interval, machines[len(machines)-1].slow)
@@ -111,7 +110,7 @@ func schedule(ctx context.Context, pool *redis.Pool, opts ...redimutex.Option) (
 					time.Sleep(work)
 					return nil
 				})
-				if err != nil && !errors.Is(err, redimutex.ErrLocked) { // which says that another runs it
+				if err != nil && !errors.Is(err, redimutex.ErrLocked) { // another machine runs it
 					failures[n] = err
 					return
 				}

@@ -14,18 +14,18 @@ import (
 
 const (
 	ttl = time.Second
-	// A crowded machine is not a broken server.
+	// Generous: a busy machine is not a broken server.
 	nodeTimeout = 300 * time.Millisecond
 	pace        = 20 * time.Millisecond // between two writes of a leader
 )
 
-// A job is what a candidate has to know.
+// A job is what a candidate must know.
 type job struct{ URL, Key, Name string }
 
 // resign is the only order that a candidate gets.
 type resign struct{}
 
-// An event is what a candidate tells.
+// An event is what a candidate reports.
 type event struct {
 	What  string
 	Fence int64
@@ -39,8 +39,7 @@ const (
 	lost     = "lost"
 )
 
-// campaign is the main function of a candidate: it waits until it leads, leads until that ends, and
-// then waits again.
+// campaign is the main function of a candidate: it waits until it leads, leads until that ends, and then waits again.
 func campaign(j job, boss *crew.Boss[resign]) error {
 	pool, err := redimutex.NewPool(j.URL)
 	if err != nil {
@@ -68,14 +67,14 @@ func campaign(j job, boss *crew.Boss[resign]) error {
 	return err
 }
 
-// lead writes until ctx ends: the lease is lost, or the candidate has to resign.
+// lead writes until ctx ends, because the lease is lost or the candidate has to resign.
 func lead(ctx context.Context, boss *crew.Boss[resign]) {
 	term := election.Term(ctx)
 	boss.Tell(event{What: elected, Fence: term})
 	for {
 		time.Sleep(pace)
-		// After a pause the lease may be over by now. This write is on its way before anybody has looked, and
-		// the ledger has to refuse it.
+		// After a pause the lease may be over. This write is sent before the candidate can notice, and the ledger has to
+		// refuse it.
 		boss.Tell(event{What: write, Fence: term})
 		if ctx.Err() == nil {
 			continue

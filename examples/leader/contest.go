@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
 
-// A contest is what the candidates do, and the ledger that they write to. One goroutine uses it.
+// A contest runs the candidates, and keeps the ledger that they write to. Only one goroutine uses it.
 type contest struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -77,10 +77,10 @@ func (e *contest) close() {
 	}
 }
 
-// enough is how many writes of a leader show that it leads.
+// enough is the number of writes that shows that a leader leads.
 const enough = 15
 
-// play is what happens to the leaders.
+// play lets the planned mishaps happen to the leaders.
 func (e *contest) play(out io.Writer) error {
 	steps := []struct {
 		words, end string
@@ -121,8 +121,8 @@ func (e *contest) play(out io.Writer) error {
 	return nil
 }
 
-// await waits until there is a leader later than before, and it has written often enough. A leader that
-// has lost its lease by itself, on a machine that is too busy, is not waited for.
+// await waits for a leader later than before that has written often enough. It passes over a leader that has lost its lease by
+// itself, on a machine that is too busy.
 func (e *contest) await(before *term) (*term, error) {
 	for {
 		if n := len(e.terms); n > 0 && e.terms[n-1] != before && e.terms[n-1].writes >= enough {
@@ -134,7 +134,7 @@ func (e *contest) await(before *term) (*term, error) {
 	}
 }
 
-// hear takes in one piece of news.
+// hear processes one piece of news.
 func (e *contest) hear() error {
 	var n news
 	select {

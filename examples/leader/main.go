@@ -1,11 +1,11 @@
 //go:build unix
 
-// Command leader is a leader election: three processes want to
-// lead, one does, and it writes to a ledger as long as its lease lasts. The first leader is killed, the
-// second resigns, the third is paused for longer than its lease and wakes up when another leads.
+// Command leader is a leader election: three processes want to lead, one does, and it writes to a ledger as long as its lease
+// lasts. The first leader is killed, the second resigns, the third is paused for longer than its lease and wakes up when
+// another leads.
 //
-// The ledger compares fences. That is what makes sure that no leader writes after its successor; the
-// lease alone tells a leader as soon as can be, which is too late for one that was paused.
+// The ledger compares fences. Only that makes sure that no leader writes after its successor. The lease alone tells a leader
+// as soon as possible, which is too late for one that was paused.
 //
 // Run it, without anything installed, by
 //
@@ -38,7 +38,7 @@ func main() {
 	})
 }
 
-// run has all terms take place, and prints them.
+// run lets all terms take place, and prints them.
 func run(ctx context.Context, out io.Writer, url string) (*contest, error) {
 	fmt.Fprintf(out, "3 processes want to lead, with a lease of %v.\n\n", ttl)
 	e, err := newContest(ctx, url)

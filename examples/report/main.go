@@ -1,10 +1,10 @@
-// Command report has many machines read a report, and one write it. The report is 20 rows that are written one after
-// the other. A reader that comes meanwhile sees rows of two editions, unless it locks an RWMutex for reading: readers
-// share it, and the writer has it alone. Each edition ends with a Downgrade: the writer reads back what it has written,
-// together with the readers, before the next edition can begin.
+// Command report has many machines that read a report, and one that writes it. The report is 20 rows, written one after the
+// other. A reader that comes meanwhile sees rows of two editions, unless it locks an RWMutex for reading: readers share it,
+// and the writer has it alone. Each edition ends with a Downgrade: the writer reads back what it has written, together with
+// the readers, before the next edition can begin.
 //
-// The lock keeps readers and writers apart that are awake. A writer that crashes halfway leaves a torn report, and one
-// that was paused for longer than its lease may tear it when it wakes: see docs/fencing.md.
+// The lock keeps apart readers and writers that are running. A writer that crashes halfway leaves a torn report. A writer that
+// was paused for longer than its lease may tear it when it wakes: see docs/fencing.md.
 //
 // The machines are goroutines with a Client each. Run it, without anything installed, by
 //
@@ -36,12 +36,12 @@ const (
 	editions = 15
 )
 
-// key is another one in each run, so that several can share a server.
+// key is different in each run, so that several runs can share a server.
 var key = "example:report:" + rand.Text()
 
 func main() { backend.Main("report", backend.WithPool(run)) }
 
-// run has the report written and read without a lock and with it.
+// run makes the machines write and read the report without a lock, then with it.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	fmt.Fprintf(out, "%d machines read a report of %d rows, while one writes %d editions of it.\n\n", readers, rows, editions)
 	plain, err := publish(ctx, pool, false)
@@ -70,7 +70,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%4d reads, %4d of them torn, up to %d at a time", o.reads, o.torn, o.together)
 }
 
-// publish writes all editions, while machines read.
+// publish writes all editions, while other machines read.
 func publish(ctx context.Context, pool *redis.Pool, lock bool) (o outcome, err error) {
 	locks := make([]*redimutex.RWMutex, 1+readers) // one for each machine
 	for i := range locks {
@@ -128,7 +128,7 @@ func write(ctx context.Context, m *redimutex.RWMutex, pool *redis.Pool, edition 
 		if err := redimutex.LeaseFrom(ctx).Downgrade(ctx); err != nil {
 			return err
 		}
-		whole, err := readReport(ctx, pool) // the edition that we have written: no other writer has come between
+		whole, err := readReport(ctx, pool) // the edition just written: no other writer has come between
 		if err == nil && !whole {
 			err = errors.New("the writer has read a torn report")
 		}
@@ -151,7 +151,7 @@ func writeReport(ctx context.Context, pool *redis.Pool, edition int) error {
 	return err
 }
 
-// readReport reads row after row, and reports whether all are of the same edition.
+// readReport reads row by row, and reports whether all rows are of the same edition.
 func readReport(ctx context.Context, pool *redis.Pool) (whole bool, err error) {
 	c, err := pool.GetContext(ctx)
 	if err != nil {

@@ -1,25 +1,20 @@
 //go:build unix
 
-// Command stock is a flash sale: 1,000 buyers want 100 items, through several processes that share
-// a real SQL database and a Redis. It shows the three lines of defence against selling more than
-// there is, and what happens without each of them:
+// Command stock is a flash sale: 1,000 buyers want 100 items, through several processes that share a real SQL database and a
+// Redis. It shows three lines of defence against selling more than there is, and what happens without each of them:
 //
-//  1. the lock, so that the database has to cope with one seller at a time;
-//  2. the fence of the lock, or a version column, so that a seller who was paused for longer than its lease is refused
-//     once another has begun. With the fence each seller begins by raising it, before it looks at the stock;
-//  3. "stock > 0", so that the database refuses what must never be.
+//  1. the lock, so that the database deals with one seller at a time;
 //
-// In each sale one process is killed, and two are paused for longer than their lease, all of them at the
-// worst moment: between making sure of the lease and writing.
+// In each sale one process is killed, and two are paused for longer than their lease. All of this happens at the worst moment:
+// between the check of the lease and the write.
 //
 // Run it, without anything installed, by
 //
 //	go run ./stock
 //
-// or with REDIS_URL set to use a Redis of yours. Look at the column "oversold": the lock alone does not
-// get it down to 0, because no lock with a timeout can stop a process that was paused. The fence does,
-// and so does the constraint. The exit status is 1 if one of them did not. It needs a Unix, for its
-// signals.
+// or with REDIS_URL set to use a Redis of yours. Look at the column "oversold": the lock alone does not get it down to 0,
+// because no lock with a timeout can stop a process that was paused. The fence does, and so does the constraint. The exit
+// status is 1 if one of them did not. It needs a Unix, for its signals.
 package main
 
 import (
@@ -34,7 +29,7 @@ import (
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
 
-// defences are the sales that are held, one after the other.
+// defences are the lines of defence of each sale, one sale after the other.
 var defences = []defence{
 	{statement: sellPlain},
 	{lock: true, statement: sellPlain},
@@ -45,7 +40,7 @@ var defences = []defence{
 	{lock: true, fence: true, version: true, stock: true, statement: sellEverything},
 }
 
-// safe reports whether nothing may be oversold with these defences.
+// safe reports whether these defences must prevent overselling.
 func (d *defence) safe() bool { return d.fence || d.version || d.stock }
 
 var errOversold = errors.New("more was sold than there was, in a sale where that must not be")
@@ -61,7 +56,7 @@ func main() {
 	backend.Main("stock", p.run)
 }
 
-// run holds a sale with each of the defences and prints how they went.
+// run holds one sale with each of the defences and prints the results.
 func (p *plan) run(ctx context.Context, out io.Writer, url string) error {
 	fmt.Fprintf(out, "%d buyers, %d items, %d processes with %d tills each, Redis, and SQLite.\n", p.buyers, p.items, p.processes, p.tills)
 	fmt.Fprintf(out, "In each sale processes are killed or paused for longer than their lease: %d of them.\n\n", len(p.mishaps))
@@ -91,7 +86,7 @@ told what to compare: the fence, the version, or the stock itself.
 	return nil
 }
 
-// verdict says in words how a sale went.
+// verdict describes in words how a sale went.
 func (d *defence) verdict(r *result) string {
 	switch {
 	case r.oversold == 0 && d.safe():

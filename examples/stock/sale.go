@@ -23,13 +23,13 @@ type plan struct {
 	mishaps   []mishap
 }
 
-// A mishap happens to the process that is about to sell when so many items are left.
+// A mishap happens to the process that is about to sell when this many items are left.
 type mishap struct {
 	at   int64
 	kind string
 }
 
-// A defence is which lines of defence there are in a sale.
+// A defence says which lines of defence a sale has.
 type defence struct {
 	lock                  bool
 	fence, version, stock bool
@@ -75,7 +75,7 @@ func (p *plan) hold(ctx context.Context, d defence, redisURL string) (*result, e
 	return r, nil
 }
 
-// A report is what a process has told, or that it has ended.
+// A report is an event of a process, or its end.
 type report struct {
 	from *crew.Worker
 	what string
@@ -83,8 +83,8 @@ type report struct {
 	err  error
 }
 
-// open runs the processes until the last buyer was served. Those that were paused go on when only they are left, one
-// after the other: by then their leases are over.
+// open runs the processes until the last buyer was served. When only paused processes are left, open continues them, one after
+// the other: by then their leases are over.
 func (p *plan) open(ctx context.Context, cancel func(), j job, r *result) error {
 	reports := make(chan report)
 	hear := func(w *crew.Worker, e event) { reports <- report{from: w, what: e.What} }

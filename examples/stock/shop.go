@@ -10,7 +10,7 @@ import (
 	_ "modernc.org/sqlite" // registers the driver
 )
 
-// Each line of defence that is written in SQL is one more condition of the UPDATE.
+// Each line of defence in SQL is one more condition of the UPDATE.
 const (
 	schema = `
 		CREATE TABLE items (
@@ -34,11 +34,11 @@ const (
 // A shop is the database, as one process sees it.
 type shop struct{ db *sql.DB }
 
-// An item is the row that everybody wants to change.
+// An item is the row that all sellers want to change.
 type item struct{ stock, version int64 }
 
-// openShop opens the database in file. All statements of a process share one connection, so that
-// its holder knows that the process is in no transaction.
+// openShop opens the database in file. All statements of a process share one connection, so the goroutine that has it knows
+// that the process is in no transaction.
 func openShop(file string) (*shop, error) {
 	db, err := sql.Open("sqlite", "file:"+file+
 		"?_pragma=busy_timeout(30000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)&_txlock=immediate")
@@ -49,8 +49,8 @@ func openShop(file string) (*shop, error) {
 	return &shop{db}, nil
 }
 
-// stockUp fills an empty database for a sale: the mishaps happen to the caller that is about to sell when so
-// many items are left.
+// stockUp fills an empty database for a sale. Each mishap happens to the caller that is about to sell when that many items are
+// left.
 func (s *shop) stockUp(ctx context.Context, items int64, mishaps []mishap) error {
 	_, err := s.db.ExecContext(ctx, schema)
 	if err == nil {
@@ -64,8 +64,8 @@ func (s *shop) stockUp(ctx context.Context, items int64, mishaps []mishap) error
 	return err
 }
 
-// enter raises the fence before a holder looks, and reports whether the database let it. From then on no earlier holder
-// can sell what this one has seen.
+// enter raises the fence before a holder looks, and reports whether the database allowed it. From then on no earlier holder
+// can sell the stock that this holder sees.
 func (s *shop) enter(ctx context.Context, fence int64) (bool, error) {
 	r, err := s.db.ExecContext(ctx, raiseFence, sql.Named("fence", fence))
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *shop) look(ctx context.Context) (i item, err error) {
 	return i, err
 }
 
-// sell sells one item by the statement, and reports whether the database let it.
+// sell sells one item by the statement, and reports whether the database allowed it.
 func (s *shop) sell(ctx context.Context, statement string, buyer int, seen item, fence int64) (bool, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -106,8 +106,7 @@ func (s *shop) orders(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// mishap returns what is to happen to the caller, who has seen so many items, or "". It happens to
-// one caller only.
+// mishap returns the mishap of the caller, which has seen this stock, or "". Each mishap happens to only one caller.
 func (s *shop) mishap(ctx context.Context, stock int64) (kind string, err error) {
 	var due int
 	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM mishaps WHERE at >= ?`, stock).Scan(&due)
@@ -116,7 +115,7 @@ func (s *shop) mishap(ctx context.Context, stock int64) (kind string, err error)
 	}
 	err = s.db.QueryRowContext(ctx, `DELETE FROM mishaps WHERE rowid =
 		(SELECT rowid FROM mishaps WHERE at >= ? ORDER BY at DESC LIMIT 1) RETURNING kind`, stock).Scan(&kind)
-	if errors.Is(err, sql.ErrNoRows) { // another was quicker
+	if errors.Is(err, sql.ErrNoRows) { // another caller was quicker
 		return "", nil
 	}
 	return kind, err

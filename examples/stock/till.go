@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/examples/internal/crew"
 )
 
-// A job is what a process of tills has to know.
+// A job is what a process of tills must know.
 type job struct {
 	URL         string // of the Redis
 	File        string // of the database
@@ -26,28 +26,28 @@ type job struct {
 	Tills       int
 }
 
-// What becomes of a buyer, and what happens to a process.
+// The outcomes of a buyer, and the mishaps of a process.
 const (
 	sold    = "sold"
 	soldOut = "sold out"
 	refused = "refused" // by a condition of the statement
-	late    = "late"    // the till noticed that its lease was lost, and did not write
+	late    = "late"    // the till noticed the loss of its lease, and did not write
 
 	killed = "killed"
 	paused = "paused"
 )
 
-// An event is what a process tells.
+// An event is what a process reports.
 type event struct{ What string }
 
 const (
 	ttl = time.Second
-	// A crowded machine is not a broken server.
+	// Generous: a busy machine is not a broken server.
 	nodeTimeout = 300 * time.Millisecond
 	poll        = 5 * time.Millisecond
 )
 
-// A till serves one buyer after the other.
+// A till serves one buyer after another.
 type till struct {
 	job
 	boss  *crew.Boss[struct{}]
@@ -107,15 +107,15 @@ func (t *till) serve(ctx context.Context, buyer int) (what string, err error) {
 		if what == "" {
 			what = late
 		}
-		err = nil // what was written, was written; that is what the other lines of defence are for
+		err = nil // what is written is written: the other lines of defence are for that
 	}
 	return what, err
 }
 
-// sell looks, thinks, and writes: the section that one till at a time should be in.
+// sell looks, thinks, and writes: only one till at a time should be in this section.
 func (t *till) sell(ctx context.Context, buyer int, lease *redimutex.Lease) (string, error) {
-	// A statement that is on its way to a database does not come back when the lease ends. That of
-	// SQLite would, which is kinder than real life.
+	// A statement on its way to a database does not come back when the lease ends. With SQLite it would, which is kinder than
+	// real life.
 	ctx = context.WithoutCancel(ctx)
 	var fence int64
 	if lease != nil {
@@ -134,7 +134,7 @@ func (t *till) sell(ctx context.Context, buyer int, lease *redimutex.Lease) (str
 	if lease != nil && lease.Err() != nil {
 		return late, nil
 	}
-	// The worst moment is after we made sure of the lease, and before we write.
+	// The worst moment is after the check of the lease, and before the write.
 	if err := t.mishap(ctx, seen); err != nil {
 		return "", err
 	}
@@ -145,14 +145,14 @@ func (t *till) sell(ctx context.Context, buyer int, lease *redimutex.Lease) (str
 	return refused, err
 }
 
-// mishap is where a process is killed or paused, if it is its turn.
+// mishap is where a process is killed or paused when its turn has come.
 func (t *till) mishap(ctx context.Context, seen item) error {
 	kind, err := t.shop.mishap(ctx, seen.stock)
 	if kind == "" || err != nil {
 		return err
 	}
-	// While we have the only connection, no other till of this process is in a transaction, which would
-	// keep all others from writing as long as the process stands still.
+	// While this goroutine has the only connection, no other till of this process is in a transaction. A stopped process with
+	// an open transaction would keep all others from writing.
 	c, err := t.shop.db.Conn(ctx)
 	if err != nil {
 		return err

@@ -1,9 +1,9 @@
 // Command transfer moves money between accounts from several machines at once, in both directions. A transfer reads two
-// balances and writes two, so it locks both accounts: as one lock, by MutexAll, which has all of its keys or none. One
-// lock after the other would deadlock as soon as two transfers meet.
+// balances and writes two, so it locks both accounts as one lock, by MutexAll, which has either all of its keys or none. With
+// one lock after the other, two transfers would deadlock as soon as they meet.
 //
-// The locks keep machines apart that are awake. A machine that was paused for longer than its lease is refused by the
-// accounts, which compare its fence. A transfer is written in one step, so one that crashes leaves no half of it.
+// The locks keep apart machines that are running. A machine that was paused for longer than its lease is refused by the
+// accounts, which compare its fence. A transfer is written in one step, so a crash leaves no half of it.
 //
 // The machines are goroutines with a Client each, and the balances are in the same Redis. Run it, without anything
 // installed, by
@@ -36,8 +36,8 @@ const (
 	opening   = 1000
 )
 
-// accounts have a {tag} in common, so that a Redis Cluster has them in one slot. It is another one in each run, so that
-// several can share a server.
+// accounts share a {tag}, so that a Redis Cluster has them in one slot. The tag is different in each run, so that several runs
+// can share a server.
 var accounts = []string{tag + ":a", tag + ":b", tag + ":c"}
 
 var tag = "example:transfer:{" + rand.Text() + "}"
@@ -50,12 +50,12 @@ var settleSource string
 
 var enter, settle = redis.NewScript(2, enterSource), redis.NewScript(2, settleSource)
 
-// lockOf is the key of an account's lock.
+// lockOf returns the key of an account's lock.
 func lockOf(account string) string { return account + ":lock" }
 
 func main() { backend.Main("transfer", backend.WithPool(run)) }
 
-// run makes all transfers without locks and with them.
+// run makes all transfers without locks, then with them.
 func run(ctx context.Context, out io.Writer, pool *redis.Pool) error {
 	fmt.Fprintf(out, "%d machines make %d transfers each between %d accounts of %d.\n", machines, transfers, len(accounts), opening)
 	for _, locked := range []bool{false, true} {
@@ -109,7 +109,7 @@ func bank(ctx context.Context, pool *redis.Pool, locked bool) (sum int, err erro
 	return sum, errors.Join(failures...)
 }
 
-// transfer is what must not happen twice at a time on one account. Its ctx ends when the locks are lost.
+// transfer must not run twice at a time on one account. Its ctx ends when the locks are lost.
 func transfer(ctx context.Context, pool *redis.Pool, from, to string, amount int) error {
 	var fence int64
 	if lease := redimutex.LeaseFrom(ctx); lease != nil {

@@ -11,58 +11,58 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Conn is a connection of redigo whose operations end with their contexts, on the goroutine of the caller and with no
-// other beside it. As with redigo's own, one goroutine may send and flush while another receives, and an operation that was
-// cut short has broken it for good: Err reports that, and a redis.Pool closes it.
-// An operation is cut short by closing the network below it. A timer does that, or the ctx itself. Operations without a ctx
-// are those of redigo, with the timeouts that the connection was dialled with.
+// A Conn is a redigo connection whose operations end with their contexts. Each operation runs on the caller's goroutine, with
+// no second goroutine beside it. As with redigo's own connections, one goroutine may send and flush while another receives. An
+// operation is cut short by closing the network connection below it, when the timer fires or ctx ends. That breaks the Conn
+// for good: Err reports it, and a redis.Pool closes it. Operations without a ctx are redigo's own, with the timeouts of the
+// dial.
 type Conn struct {
 	redis.ConnWithTimeout
-	network io.Closer // below redigo, and below TLS, whose goodbye may take as long as the peer likes
+	network io.Closer // below redigo and below TLS: the goodbye of TLS may take as long as the peer likes
 
 	mu    sync.Mutex
-	cut   error           // not nil: it has ended, and why
-	ctx   context.Context // of the operation under way; nil: none
-	due   time.Time       // its deadline; zero: none
-	undo  []any           // not nil: its command is written, this takes it back, and nothing else is being written
-	timer *time.Timer     // looks at the operation when it is due
+	cut   error           // not nil: the connection has ended, and why
+	ctx   context.Context // of the operation under way; nil: there is none
+	due   time.Time       // the deadline of that operation; zero: none
+	undo  []any           // not nil: the command is written, this undoes it, and no goroutine is writing
+	timer *time.Timer     // calls look at the deadline
 
-	undoing sync.WaitGroup // a look that ends the operation, and writes its undo
+	undoing sync.WaitGroup // a look that cuts the operation short and writes its undo
 
-	// A registration with a ctx costs more than all the rest together. So it stays for the operations to come, until one has
-	// another ctx, and does nothing between them.
-	watched <-chan struct{} // the Done of the ctx
+	// To register with a ctx costs more than the rest of an operation. So the registration stays until an operation has
+	// another ctx. Between operations it does nothing.
+	watched <-chan struct{} // the Done of the registered ctx
 	unwatch func() bool     // ends the registration
 }
 
 type key int
 
 const (
-	// Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a
-	// command. If the operation is cut short when its own command is written already, this one is written behind it
-	// on the same connection, which is then closed: a server that executes the first late executes the second next.
-	// It is written only if the network takes it at once, and no goroutine hears of its reply.
+	// Undo is the key of a value of the ctx that is given to DoContext: a []any with the name and the arguments of a command.
+	// If the operation is cut short after its own command was written, the undo is written behind it on the same connection,
+	// which is then closed. A server that executes the command late executes the undo next. The undo is written only if the
+	// network takes it at once. No goroutine receives its reply.
 	Undo key = iota
-	// Caller is the key of a value of a ctx that is made for an operation, and has the Done of another: that other one.
-	// A connection stays registered with a ctx beyond the operation, until it has one with another Done; so a ctx that
-	// is used again for other callers needs this value.
+	// Caller is the key of a value of a ctx that is made for one operation and has the Done of another ctx: that other ctx. A
+	// connection stays registered with a ctx after the operation, until it gets a ctx with another Done. So a ctx that is
+	// reused for other callers needs this value.
 	Caller
 )
 
-// A Batch calls send for each command, and returns its first error. It is the argument of a DoContext without a command,
-// which returns all replies. Commands that are sent before a DoContext may fill the buffer, and no ctx bounds that write.
+// A Batch calls send for each command and returns its first error. It is the only argument of a DoContext without a command,
+// which returns all replies. No ctx would bound the write if the commands were sent before DoContext and filled the buffer.
 type Batch = func(send func(command string, args ...any) error) error
 
-// maxGrace bounds what is written after the end: a command to undo the one that was cut short, and the goodbye of TLS. No
-// caller waits for room: they are small, and only a peer that takes nothing has none left.
+// maxGrace bounds a write after the end: the undo of the operation that was cut short, or the goodbye of TLS. Both are small,
+// so no caller waits for room in the socket's buffer, unless the peer has stopped reading.
 const maxGrace = 5 * time.Millisecond
 
 var errCut = errors.New("the connection was given up: an operation on it was cut short by its context")
 
-// DoContext is Do that ends with ctx, by its deadline or when it is cancelled. Then the error is that of ctx, or
-// context.DeadlineExceeded where only the clock has told so far. A ctx with a deadline replaces the timeout for reading that
-// the connection was dialled with; a command whose ctx has ended before it was sent leaves the connection as it was.
-// A ctx that ends as the reply arrives may break the connection as well, but not the reply, unless that was undone.
+// DoContext is Do that ends with ctx, at its deadline or when it is cancelled. The error is then that of ctx, or
+// context.DeadlineExceeded if the clock is past the deadline and ctx has not noticed. A ctx with a deadline replaces the read
+// timeout of the dial. A command whose ctx has ended before it was sent leaves the connection as it was. If ctx ends as the
+// reply arrives, the connection may break. The reply is still returned, unless the command was undone.
 func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
 	bounded, err := c.begin(ctx, command == "" && len(args) == 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (repl
 	return c.finish(reply, err)
 }
 
-// undoable is Do in steps: as soon as the command is written another goroutine may write behind it.
+// undoable is Do in two steps. As soon as the command is written, another goroutine may write the undo behind it.
 func (c *Conn) undoable(bounded bool, undo []any, command string, args []any) (any, error) {
 	err := c.Send(command, args...)
 	if err == nil {
@@ -115,8 +115,8 @@ func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
 	return c.finish(c.receive(bounded))
 }
 
-// begin has what is written and read from now on end with ctx, unless that has ended already. It reports whether ctx has a
-// deadline. owed: replies to what was sent before may be still to come.
+// begin makes all writes and reads from now on end with ctx, unless ctx has ended already. It reports whether ctx has a
+// deadline. owed says that replies to earlier commands may still be due.
 func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	}
 	if err := Ended(ctx); err != nil {
 		if owed {
-			c.cut = err // no caller has the time to receive them
+			c.cut = err // no caller is left to receive those replies
 			c.hangUp()
 		}
 		return false, err
@@ -135,7 +135,7 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	if bounded {
 		now := time.Now()
 		left := deadline.Sub(now)
-		c.due = now.Add(left) // on the clock of the timer
+		c.due = now.Add(left) // on the monotonic clock, as the timer
 		c.timer.Reset(left)
 	}
 	if done := ctx.Done(); done != nil && done != c.watched {
@@ -148,8 +148,8 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	return bounded, nil
 }
 
-// finish ends an operation. A deadline or a cancellation that comes later does nothing. The caller may write
-// as soon as it is back, so it waits for an undo that is being written.
+// finish ends an operation. A deadline or a cancellation that comes later has no effect. The caller may write as soon as
+// finish returns, so finish waits for an undo that is being written.
 func (c *Conn) finish(reply any, err error) (any, error) {
 	c.mu.Lock()
 	c.timer.Stop()
@@ -157,15 +157,15 @@ func (c *Conn) finish(reply any, err error) (any, error) {
 	c.ctx, c.undo = nil, nil
 	c.mu.Unlock()
 	c.undoing.Wait()
-	if undone || cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // else it is an error of the server
+	if undone || cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // otherwise err is the server's
 		return nil, cut
 	}
 	return reply, err
 }
 
-// look cuts the operation under way short if it is over: the goroutines that read or write return at once. If its Undo can
-// be written, it is: redigo allows a Send and a Flush beside a Receive. An operation that is about to begin will see by
-// itself that it is over.
+// look cuts the operation under way short if its time is over: goroutines that read or write return at once. Before that it
+// writes the Undo, if there is one to write: redigo allows a Send and a Flush beside a Receive. An operation that is about to
+// begin checks its ctx itself.
 func (c *Conn) look() {
 	c.mu.Lock()
 	late := !c.due.IsZero() && !time.Now().Before(c.due)
@@ -190,7 +190,7 @@ func (c *Conn) look() {
 
 func (c *Conn) hangUp() { _ = Calm(c.network.Close) }
 
-// Ended returns why ctx has ended, or nil. The clock may know it before ctx does.
+// Ended returns why ctx has ended, or nil. It looks at the clock too, because the timer of ctx may be late.
 func Ended(ctx context.Context) error {
 	if deadline, bounded := ctx.Deadline(); ctx.Err() == nil && bounded && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -198,15 +198,15 @@ func Ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Over reports whether ctx has ended. Its deadline is kept by others too, and they may notice it before the
-// timer of ctx has fired; then it is waited for, so that the caller gets the cause of its own ctx.
+// Over reports whether ctx has ended. The clock, or other code, may notice the deadline before the timer of ctx fires. Over
+// then waits for that timer, so that the caller gets the cause of its own ctx.
 func Over(ctx context.Context) bool {
 	if Ended(ctx) == nil {
 		return false
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(time.Second): // no timer is so late: a context of the caller's own that does not keep its deadline
+	case <-time.After(time.Second): // no timer is so late: this ctx is the caller's own type and ignores its deadline
 	}
 	return ctx.Err() != nil
 }

@@ -20,14 +20,14 @@ type Dialer struct {
 	hung             hung
 }
 
-// NewDialer returns a Dialer for the server at address, with the options that redis.Dial has. A function for
-// dialling the network that is among them is used; a Read or Write of its connections must return when they are closed.
+// NewDialer returns a Dialer for the server at address, with the options of redis.Dial. They may contain a function that dials
+// the network. Read and Write of its connections must return when the connection is closed.
 func NewDialer(network, address string, opts ...redis.DialOption) *Dialer {
 	return &Dialer{network: network, address: address, opts: slices.Clip(opts)}
 }
 
-// DialContext dials a connection: a *Conn, as long as redigo is made as we know it (see netConn). It returns when
-// ctx ends, at the latest, and leaves a function of the user behind that dials and does not end with ctx.
+// DialContext dials a connection. It is a *Conn if redigo is made as this package knows it (see netConn). DialContext returns
+// when ctx ends at the latest. If a dial function of the user ignores ctx, DialContext leaves it running.
 func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
 	c, err := d.hung.dial(ctx, d.connect)
 	if err == nil {
@@ -40,8 +40,8 @@ func (d *Dialer) DialContext(ctx context.Context) (redis.Conn, error) {
 	return nil, fmt.Errorf("dial %s %s: %w", d.network, d.address, cmp.Or(over, err))
 }
 
-// connect dials in two steps. First redigo dials the network, in whatever way its options say. Then it is given that
-// connection again for all the rest, which ends when the connection is closed.
+// connect dials in two steps. First redigo dials the network alone, as its options say. Then redigo gets that connection again
+// for all the rest (TLS, AUTH and so on). Closing the connection ends this second step.
 func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	if !known {
 		return redis.DialContext(ctx, d.network, d.address, d.opts...)
@@ -53,7 +53,7 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	}
 	network := netConn(bare)
 	c := &Conn{network: network, unwatch: func() bool { return false }}
-	if secure, ok := network.(interface{ NetConn() net.Conn }); ok { // TLS that a function of the user has made
+	if secure, ok := network.(interface{ NetConn() net.Conn }); ok { // a dial function of the user has added TLS
 		c.network = secure.NetConn()
 	}
 	stop := context.AfterFunc(ctx, c.hangUp)
@@ -73,8 +73,8 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	return c, nil
 }
 
-// known reports whether netConn can look into the connections of this redigo. With one that is made in another
-// way, which the tests would tell, connections are as redigo makes them, and no pool is punctual.
+// known reports whether netConn can look into the connections of this version of redigo. If it can't, which the tests would
+// report, connections are redigo's own, and no pool is punctual.
 var known = func() bool {
 	ours, other := net.Pipe()
 	defer ours.Close()
@@ -82,9 +82,9 @@ var known = func() bool {
 	return netConn(redis.NewConn(ours, 0, 0)) == ours
 }()
 
-// netConn returns the network connection below one of redigo, or nil. redigo has options for how to dial the
-// network, but shows neither the options, once they are given, nor what they have led to; and to set a function of
-// our own among them would undo those of the user: timeout for connecting, keep-alive.
+// netConn returns the network connection below a redigo connection, or nil. It has to look inside, because redigo shows
+// neither the dial options that it was given nor their result. To add a dial function of this package to the options would
+// override two of the user's: the connect timeout and the keep-alive.
 func netConn(c redis.Conn) net.Conn {
 	v := reflect.Indirect(reflect.ValueOf(c))
 	if v.Kind() != reflect.Struct {
@@ -106,21 +106,21 @@ func (d *Dialer) TestIdle(ctx context.Context, c redis.Conn, used time.Time) err
 	return err
 }
 
-// punctual reports whether all that p and its connections do ends with its ctx. That is so if p dials by a Dialer's
-// DialContext, and tests connections by a Dialer's TestIdle or not at all. It looks at the functions themselves. One that
-// calls ours in turn may do anything else as well, so it does not count.
+// punctual reports whether everything that p and its connections do ends with its ctx. This is so if p dials by a Dialer's
+// DialContext, and tests connections by a Dialer's TestIdle or not at all. punctual compares the functions themselves. A
+// function that calls one of these may do anything else as well, so it does not count.
 func punctual(p *redis.Pool) bool {
 	return known && p.TestOnBorrow == nil &&
 		code(p.DialContext) == dialCode &&
 		(p.TestOnBorrowContext == nil || code(p.TestOnBorrowContext) == testCode)
 }
 
-// A method value is a pointer to a function that the compiler makes for the method, and there is one for all
-// receivers, however and wherever the value is made.
+// A method value points to a function that the compiler makes for the method. There is one such function for all receivers,
+// however and wherever the method value is made.
 var (
 	dialCode = code((*Dialer)(nil).DialContext)
 	testCode = code(func() func(context.Context, redis.Conn, time.Time) error { return (*Dialer)(nil).TestIdle }())
 )
 
-// code returns where the instructions of a function are: 0 for nil.
+// code returns the address of a function's instructions, or 0 for nil.
 func code(f any) uintptr { return reflect.ValueOf(f).Pointer() }

@@ -9,15 +9,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// errNoTimeout is redigo's answer of a connection that can't do DoWithTimeout. It is not exported, so we ask once.
+// errNoTimeout is redigo's error for a connection without DoWithTimeout. redigo does not export it, so this call provokes it.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
-// ErrNoSend is what a command with an [Undo], or a pipeline, gets over a connection that knows Do alone, as redisc's
-// RetryConn. Nothing was sent.
+// ErrNoSend is the error of a command with an [Undo], or of a pipeline, on a connection that supports only Do, such as
+// redisc's RetryConn. Nothing was sent.
 var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
 
-// Do runs a command on a connection of s until the deadline of ctx, which it must have; a punctual one ends with ctx in
-// every way. If the deadline passes when the command is written already, the [Undo] of ctx is written behind it.
+// Do runs a command on c, a connection of s, until the deadline of ctx, which must have one. On a punctual connection it also
+// ends when ctx is cancelled. If the deadline passes after the command was written, the [Undo] of ctx is written behind it.
 func (s *Source) Do(ctx context.Context, c redis.Conn, command string, args ...any) (reply any, err error) {
 	defer Caught(&err)
 	if s.Punctual {
@@ -46,13 +46,13 @@ func within(c redis.Conn, d time.Duration, command string, args ...any) (any, er
 }
 
 const (
-	// grace is how much longer we read than the deadline says: the connection has to be open when the
-	// timer for the undo fires, and a busy machine fires it late.
+	// grace is how long past the deadline the read goes on. The connection has to be open when the timer for the undo fires,
+	// and a busy machine fires it late.
 	grace = 100 * time.Millisecond
-	drain = 20 * time.Millisecond // how long to wait for a reply that should be there already
+	drain = 20 * time.Millisecond // how long to wait for a reply that should have arrived already
 )
 
-// undoable finishes a command that was sent over a connection that knows no ctx.
+// undoable receives the reply to a command over a connection that knows no ctx. When left is over, it writes the undo.
 func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 		defer undoing.Done()
 		defer Caught(new(error))
 		if c.Send(undo[0].(string), undo[1:]...) == nil {
-			_ = c.Flush() // if it fails, the release in the background is left
+			_ = c.Flush() // if this fails, only the release in the background remains
 		}
 	})
 	reply, err := Receive(c, left+grace)
@@ -71,7 +71,7 @@ func undoable(c redis.Conn, left time.Duration, undo []any) (any, error) {
 		return reply, err
 	}
 	undoing.Wait()
-	if c.Err() == nil { // a reply and the deadline came together; the connection still owes the reply to the undo
+	if c.Err() == nil { // the reply came just at the deadline; the reply to the undo is still due
 		_, _ = Receive(c, drain)
 	}
 	return nil, ErrTimeout
@@ -94,9 +94,9 @@ func send(c redis.Conn, command string, args ...any) error {
 	return err
 }
 
-// Batch runs n commands in one round trip, within the deadline of ctx; lay returns the i-th and its arguments. Errors of the
-// server stand in the replies. An error of the connection is returned.
-// The buffer is written whenever it is full, so the server may execute the first command before the last is laid out.
+// Batch runs n commands in one round trip, within the deadline of ctx. lay returns the i-th command and its arguments. Errors
+// of the server stand in the replies. An error of the connection is returned. The buffer is written whenever it is full, so
+// the server may execute the first command before lay has returned the last.
 func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int) (string, []any)) (replies []any, err error) {
 	defer Caught(&err)
 	var batch Batch = func(send func(string, ...any) error) error {
@@ -122,19 +122,19 @@ func (s *Source) Batch(ctx context.Context, c redis.Conn, n int, lay func(i int)
 	return replies, err
 }
 
-// Close gives a connection back to its pool, which does not keep one that is bad: redigo's pools throw away what is broken,
-// and a connection is broken by a reply that does not come in time.
+// Close gives a connection back to its pool. If the connection is bad, Close breaks it first, by a reply that does not come in
+// time: redigo's pools throw away a broken connection.
 func Close(c redis.Conn, bad bool) {
 	defer Caught(new(error))
 	defer c.Close()
 	if !bad {
 		return
 	}
-	if d, ok := c.(interface{ Discard() }); ok { // a shared one, of mux
+	if d, ok := c.(interface{ Discard() }); ok { // a shared connection of package mux
 		d.Discard()
 		return
 	}
 	if _, err := redis.DoWithTimeout(c, time.Nanosecond, "PING"); err == errNoTimeout { //nolint:errorlint // the very value
-		_, _ = c.Do("QUIT") // the server hangs up, and the next user finds it broken
+		_, _ = c.Do("QUIT") // the server hangs up, and the next user finds the connection broken
 	}
 }

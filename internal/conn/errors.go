@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ErrTimeout is what a command gets that the server did not answer before its deadline.
+// ErrTimeout is the error of a command that the server did not answer before its deadline.
 var ErrTimeout error = timeoutError{}
 
 type timeoutError struct{}
@@ -20,8 +20,8 @@ type timeoutError struct{}
 func (timeoutError) Error() string { return "no answer before the node timeout" }
 func (timeoutError) Timeout() bool { return true }
 
-// Plain folds the shapes in which redigo, the net package and context report that time ran out into one error, and masks
-// what must not be seen. That error does not match [context.DeadlineExceeded]: the caller's own time may not be over.
+// Plain turns the different timeout errors of redigo, the net package and context into one error, and masks what must not be
+// seen. That error does not match [context.DeadlineExceeded], because the caller's own time may not be over.
 func Plain(err error) error {
 	if err == nil || errors.Is(err, ErrTimeout) {
 		return err
@@ -33,9 +33,9 @@ func Plain(err error) error {
 	return Mask(err)
 }
 
-// Mask returns err without what may be a secret: a pool may tell its URL in its own words, with the password in it, and a
-// server that does not know a command tells its arguments, those of AUTH too. What was not sent or quoted stays as it is,
-// whatever it looks like: the class of an error depends on its words.
+// Mask returns err without what may be a secret. A pool may report its URL in its own words, with the password in it. A server
+// that does not know a command quotes its arguments, also those of AUTH. Text that was neither sent nor quoted stays as it is,
+// whatever it looks like, because the class of an error depends on its words.
 func Mask(err error) error {
 	shown := mask(err.Error())
 	var u *url.Error
@@ -48,8 +48,8 @@ func Mask(err error) error {
 	return Masked(shown, err)
 }
 
-// mask cuts off what a server quotes, and what net/url and redigo do, and hides who logs in, and how, in every URL and address
-// of text. A password may contain anything, so all goes from the first "://" to the last "@" after it.
+// mask cuts off what a server, net/url or redigo quotes. It hides the user and the password in every URL and address of text.
+// A password may contain any character, so everything from the first "://" to the last "@" after it is hidden.
 func mask(text string) string {
 	text, _, _ = strings.Cut(text, ", with args beginning with")
 	for _, words := range quoting {
@@ -66,15 +66,15 @@ func mask(text string) string {
 	return text
 }
 
-// quoting are the words behind which net/url and redigo quote a URL, or the part of it that is wrong.
+// quoting lists the words after which net/url and redigo quote a URL, or the wrong part of it.
 var quoting = []string{`parse "`, "url is opaque: ", "invalid database: "}
 
-// Masked returns an error with other words than its cause. The cause is hidden, because it may tell a password: errors.Is
-// finds it, errors.As finds the words of a server, masked, and whether time ran out.
+// Masked returns an error with the given text in place of its cause's. The cause is hidden, because it may contain a password.
+// errors.Is finds it. errors.As finds only the words of a server, masked. Timeout reports whether time ran out.
 func Masked(text string, cause error) error { return &maskedError{text, cause} }
 
-// A maskedError is always behind a pointer: %#v of an error that wraps it calls no method, but prints its fields; of a
-// pointer there it prints the address.
+// A maskedError is always used through a pointer. %#v of an error that wraps it calls no method, but prints the fields of that
+// error; for a pointer among them it prints only the address.
 type maskedError struct {
 	text  string
 	cause error
@@ -92,14 +92,14 @@ func (e *maskedError) As(target any) bool {
 	return ok
 }
 
-func (e *maskedError) Timeout() bool { // as the net package says it
+func (e *maskedError) Timeout() bool { // the method by which the net package reports a timeout
 	var timeout interface{ Timeout() bool }
 	return errors.As(e.cause, &timeout) && timeout.Timeout()
 }
 
-// discreet hides what a server quotes of what it was sent, which may be the password: servers that know no AUTH, and some
-// that are no Redis, quote the command. Nothing but quotes is touched, for the words tell what kind of an error it is. The
-// names of our commands may be seen, and so may DENIED, where Redis says how to leave its protected mode.
+// discreet hides what a server quotes of the command that it got, which may be the password: servers without AUTH, and some
+// that are not Redis, quote the command. Only quoted text is changed, because the other words tell the class of the error. The
+// names of this package's commands may be seen. So may a DENIED, in which Redis says how to leave its protected mode.
 func discreet(err error) error {
 	var said redis.Error
 	if !errors.As(err, &said) || strings.HasPrefix(string(said), "DENIED ") {

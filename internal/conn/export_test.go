@@ -1,6 +1,6 @@
 package conn
 
-// WithoutKnowing has f run as with a redigo that netConn can't look into.
+// WithoutKnowing runs f as with a version of redigo that netConn can't look into.
 func WithoutKnowing(f func()) {
 	defer func(before bool) { known = before }(known)
 	known = false

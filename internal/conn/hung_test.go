@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// grace is what comes on top of a ctx, all in all, in the worst case.
+// grace is how long after its ctx an operation may end, in the worst case.
 const grace = 10 * time.Millisecond
 
 // endings are the ways in which a ctx ends after d, with its error.
@@ -82,7 +82,7 @@ func cutTLS(phase string) (word string, over bool) {
 	return phase, false
 }
 
-// A redigo that is made in another way is used as it is.
+// An unknown version of redigo is used as it is.
 func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{silentAt: "STOP"}
@@ -111,7 +111,7 @@ func TestNoPoolIsPunctualWithARedigoThatIsNotKnown(t *testing.T) {
 	})
 }
 
-// A peer that takes nothing any more holds up neither writing nor closing.
+// A peer that has stopped reading delays neither a write nor a Close.
 func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	for name, ending := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 					defer cancel()
 					began := time.Now()
 					ctx = context.WithValue(ctx, conn.Undo, []any{"UNDO"})
-					if i/2 > 0 { // it does not even take the command
+					if i/2 > 0 { // the peer does not even read the command
 						require.NoError(t, c.Send("STOP"))
 						require.NoError(t, c.Flush())
 						_, err = redis.DoContext(c, ctx, "PING")
@@ -150,7 +150,7 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A clogged connection is read up to the command STOP.
+// A clogged connection stops reading at the command STOP.
 type clogged struct {
 	net.Conn
 	peer *peer

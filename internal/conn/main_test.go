@@ -28,12 +28,12 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// A peer is a server at the other end of pipes, whose clock may be a virtual one. It answers OK to everything, up
-// to the command of which it says nothing any more.
+// A peer is a server at the other end of pipes; its clock may be virtual. It answers OK to every command until the one at
+// which it falls silent.
 type peer struct {
 	silentAt string        // the name of a command, "TLS" for the handshake, "" for never
 	late     time.Duration // before each reply
-	says     string        // in reply to all; "": OK
+	says     string        // the reply to every command; "": OK
 	secure   *tls.Config   // not nil: it speaks TLS
 
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ type peer struct {
 	ended int      // connections whose other end was closed
 }
 
-// dialer returns a Dialer for the peer, which asks for everything that there is to ask for at the beginning.
+// dialer returns a Dialer for the peer, with every option that sends a command at the beginning.
 func (p *peer) dialer(opts ...redis.DialOption) *conn.Dialer {
 	all := []redis.DialOption{
 		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {

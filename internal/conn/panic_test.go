@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A panicky network connection takes no undo.
+// A panicky network connection panics when an undo is written.
 type panicky struct{ net.Conn }
 
 func (c *panicky) Write(p []byte) (int, error) {
@@ -25,7 +25,7 @@ func (c *panicky) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// An undo is written on a goroutine of ours, where a panic would end the process.
+// An undo may be written on a goroutine of this package, where a panic would end the process.
 func TestAnUndoThatPanicsHarmsNobody(t *testing.T) {
 	for _, punctual := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

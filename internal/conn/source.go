@@ -1,9 +1,9 @@
-// Package conn is the one way to a connection. It knows the pools of redigo and those that are built on it: what kind of
-// pool it is, how a connection comes out of it, how to dial one beside it, which deadlines it keeps, and what must not be
-// seen of what it says. Operations, subscriptions and multiplexed connections all begin here.
+// Package conn is the only way to a connection. It knows redigo's pools and those that are built on redigo: what kind a pool
+// is, how to get a connection from it, how to dial one beside it, which deadlines it keeps, and what must be masked in its
+// errors. Operations, subscriptions and multiplexed connections all begin here.
 //
-// It also makes connections of redigo that are punctual: their operations end with their contexts in every phase, dial, TLS
-// handshake, AUTH, CLIENT SETNAME, SELECT and command. A caller with a bound needs no second goroutine to watch them.
+// It also makes punctual redigo connections. Their operations end with their contexts in every phase: dial, TLS handshake,
+// AUTH, CLIENT SETNAME, SELECT and command. A caller with a bound needs no second goroutine to watch them.
 package conn
 
 import (
@@ -21,26 +21,26 @@ import (
 // A Pool is where connections come from.
 type Pool interface{ Get() redis.Conn }
 
-// A Source is a pool, and what is known of it. Its methods may be called from any goroutine.
+// A Source is a pool and what is known about it. Its methods are safe for concurrent use.
 type Source struct {
 	Pool Pool
-	// Punctual pools and their connections keep the deadline of a ctx, and hear of its end, in all phases. All others
-	// must be used on a goroutine that no caller waits for: a Dial, a TestOnBorrow, a connection without timeouts or a
-	// pool that we don't know may block for as long as the server hangs.
+	// Punctual says that the pool and its connections keep the deadline of a ctx, and notice its cancellation, in all phases.
+	// Any other pool must be used on a goroutine that no caller waits for: a Dial, a TestOnBorrow, a connection without
+	// timeouts or an unknown kind of pool may block for as long as the server hangs.
 	Punctual bool
-	// Keeps says that the pool may keep the ctx of a checkout, or wait for its Done. Else it asks for the deadline alone.
+	// Keeps says that the pool may keep the ctx of a checkout or wait for its Done. Otherwise it only reads the deadline.
 	Keeps bool
-	// Cluster says that each key may lead to another server; Scattered, that it may do so as far as we know.
+	// Cluster says that each key may lead to another server. Scattered says that this is so or can't be ruled out.
 	Cluster, Scattered bool
 	// Lifetime is how long a connection may be used; 0: no limit.
 	Lifetime time.Duration
-	// Limit is how many connections the pool may have; 0: any number. Redials is how often an operation may go on over
-	// another connection, in place of one that is broken or leads to a replica.
+	// Limit is how many connections the pool may have; 0: any number. Redials is how often an operation may go on over another
+	// connection, because the one before is broken or leads to a replica.
 	Limit, Redials int
-	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends, at the
-	// latest, and leaves a dial behind that does not. It is nil where the pool does not tell how to dial.
+	// Dial makes a connection that does not count against the limit of the pool. It returns when its ctx ends at the latest,
+	// and leaves a dial running that ignores its ctx. It is nil if the pool does not show how to dial.
 	Dial Dial
-	// Listen is Dial for a connection that carries no commands of ours: for a subscription.
+	// Listen is Dial for a subscription, a connection that carries no commands of this library.
 	Listen Dial
 
 	hung hung
@@ -48,7 +48,7 @@ type Source struct {
 
 type Dial = func(context.Context) (redis.Conn, error)
 
-// Of returns the Source that pool is, or that it has made of itself. It does not connect.
+// Of returns the pool's own Source, or makes one for a pool that has none. It does not connect.
 func Of(pool Pool) *Source {
 	if p, ours := pool.(interface{ Source() *Source }); ours {
 		return p.Source()
@@ -86,7 +86,7 @@ func dialOf(p *redis.Pool) Dial {
 	return nil
 }
 
-// bounded returns a dial that ends with its ctx, and whose errors are as [Plain] has them.
+// bounded returns a dial that ends with its ctx. Its errors have gone through [Plain].
 func (s *Source) bounded(dial Dial) Dial {
 	if dial == nil {
 		return nil
@@ -97,9 +97,9 @@ func (s *Source) bounded(dial Dial) Dial {
 	}
 }
 
-// inside returns the pool of redigo that another pool shows that it is made of: the only such field, embedded or
-// exported. The outer pool may do something to its connections, such as choosing a database, so what the inner one dials is
-// good for listening and for nothing else.
+// inside returns the redigo pool inside another pool: its only field of that type, embedded or exported. The outer pool may
+// change its connections, for example by choosing a database. So a connection that the inner pool dials is good only for
+// listening.
 func inside(pool Pool) (found *redis.Pool) {
 	v := reflect.Indirect(reflect.ValueOf(pool))
 	if v.Kind() != reflect.Struct {
@@ -111,7 +111,7 @@ func inside(pool Pool) (found *redis.Pool) {
 		}
 		if p, ok := v.Field(i).Interface().(*redis.Pool); ok && p != nil {
 			if found != nil {
-				return nil // which of them, we can't know
+				return nil // there are two, and either may be the one
 			}
 			found = p
 		}
@@ -119,28 +119,28 @@ func inside(pool Pool) (found *redis.Pool) {
 	return found
 }
 
-// Full reports whether the pool has all its connections in use, so that waiting for one says nothing of the server.
+// Full reports whether all connections of the pool are in use. Then waiting for one says nothing about the server.
 func (s *Source) Full() bool {
 	p, ok := s.Pool.(*redis.Pool)
 	if !ok || p.MaxActive <= 0 {
 		return false
 	}
 	now := p.Stats()
-	return now.ActiveCount-now.IdleCount >= p.MaxActive // the idle ones are active, too
+	return now.ActiveCount-now.IdleCount >= p.MaxActive // ActiveCount includes the idle ones
 }
 
-// Idle reports whether the pool has a connection that is not in use, as far as it tells.
+// Idle reports whether the pool says that it has an unused connection.
 func (s *Source) Idle() bool {
 	p, ok := s.Pool.(*redis.Pool)
 	return ok && p.IdleCount() > 0
 }
 
-// ErrPoolClosed is the error of a pool of redigo that was closed, which it stays.
+// ErrPoolClosed is the error of a redigo pool that was closed. It can't be opened again.
 var ErrPoolClosed = errors.New("the pool was closed: close the Client first")
 
-// Get checks a connection out of the pool, within ctx where the pool can do that. Errors are as [Plain] has them.
-// A panic of the pool is one of them. redigo v1.9.3 panics where a pool that has its callers wait is closed and the ctx ends:
-// it gives a place back to a channel that is closed. Clean-up may be late enough to meet that.
+// Get checks a connection out of the pool, within ctx if the pool can do that. Its errors have gone through [Plain]. A panic
+// of the pool becomes an error: redigo v1.9.3 panics if a pool with Wait is closed and a waiting caller's ctx ends, because it
+// gives a place back to a closed channel. A late clean-up can meet that.
 func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	defer func() {
 		if err = Plain(err); errors.Is(err, ErrTimeout) && s.Full() {
@@ -152,7 +152,7 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 		GetContext(context.Context) (redis.Conn, error)
 	}); ok {
 		if c, err = p.GetContext(ctx); err == nil {
-			_ = c.Err() // as in hung.dial; one that has broken is told by its first command
+			_ = c.Err() // as in hung.dial; a broken connection fails its first command
 		} else if _, plain := s.Pool.(*redis.Pool); plain && err.Error() == "redigo: get on closed pool" {
 			err = ErrPoolClosed
 		}
@@ -165,20 +165,20 @@ func (s *Source) Get(ctx context.Context) (c redis.Conn, err error) {
 	return c, err
 }
 
-// A hung counts the dials that go on although their callers have gone: they may block for as long as they like. While
-// maxHung of them do, no other begins; those that began together may be more.
+// A hung counts the dials that go on after their callers have left. They may block for any time. While maxHung of them run, no
+// new dial begins. Dials that began at the same time may be more than that.
 type hung struct{ atomic.Int32 }
 
 const maxHung = 16
 
 var errHung = errors.New("too many dials hang already")
 
-// dial returns what f does, or the error of ctx when that ends. A connection that is made later is closed.
+// dial returns what f returns, or the error of ctx if ctx ends first. A connection that f makes after that is closed.
 func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
-	if err := Ended(ctx); err != nil || h.Load() >= maxHung { // f may take no notice of ctx
+	if err := Ended(ctx); err != nil || h.Load() >= maxHung { // f may ignore ctx
 		return nil, cmp.Or(err, errHung)
 	}
-	if deadline, ok := ctx.Deadline(); ok { // ctx need not end by itself
+	if deadline, ok := ctx.Deadline(); ok { // Done of ctx need not be closed at the deadline
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
@@ -187,11 +187,11 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 		conn redis.Conn
 		err  error
 	}
-	done := make(chan outcome) // either both sides see the outcome on it, or both that ctx has ended
+	done := make(chan outcome) // unbuffered: both sides see the outcome, or both see that ctx has ended
 	tried := func() (c redis.Conn, err error) {
 		defer Caught(&err)
 		if c, err = f(ctx); err == nil {
-			_ = c.Err() // panics here, and not in the middle of an operation, if there is no connection
+			_ = c.Err() // if there is no connection, this panics here and not in the middle of an operation
 		}
 		return c, err
 	}
@@ -215,11 +215,11 @@ func (h *hung) dial(ctx context.Context, f Dial) (redis.Conn, error) {
 	}
 }
 
-// ErrPanicked is the error of what panicked. A connection may then be out of step with its replies.
+// ErrPanicked is the error of a pool that panicked. A connection may then be out of step with its replies.
 var ErrPanicked = errors.New("the pool panicked")
 
-// Caught makes a panic an error. It has to be deferred itself. What is the user's may run on a goroutine of ours, where a
-// panic would end the process.
+// Caught turns a panic into an error. It must be deferred directly. The user's code may run on a goroutine of this library,
+// where a panic would end the process.
 func Caught(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrPanicked, r)

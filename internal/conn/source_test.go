@@ -36,7 +36,7 @@ func (p exporting) Get() redis.Conn { return p.Primary.Get() }
 func (p two) Get() redis.Conn       { return p.Primary.Get() }
 func (p hiding) Get() redis.Conn    { return p.pool.Get() }
 
-// The caller that wraps a pool may choose a database for each connection; so no operation goes around that.
+// A wrapper of a pool may choose a database for each connection, so no operation may bypass it.
 func TestOnlyAPoolItselfDialsForOperationsAndOneThatIsShownForSubscriptions(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
@@ -98,7 +98,7 @@ func TestNothingBetweenASchemeAndAnAtIsShown(t *testing.T) {
 	assert.NotContains(t, fmt.Sprintf("%+v", shown), "pw")
 }
 
-// The server was never asked.
+// The server was never asked: only the pool had no free connection.
 func TestAPoolWithoutAFreeConnectionIsNotTakenForASilentServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAPoolWithoutAFreeConnectionIsNotTakenForASilentServer(t *testing.T) {
 	})
 }
 
-// A unix socket has no room for more connections while its server hangs, and says so at once: with EAGAIN, which calls
+// While its server hangs, a unix socket may have no room for more connections. It says so at once with EAGAIN, which calls
 // itself a timeout.
 func TestAUnixSocketWithoutRoomIsNotTakenForASilentServer(t *testing.T) {
 	t.Parallel()
@@ -154,13 +154,13 @@ func TestAUnixSocketWithoutRoomIsNotTakenForASilentServer(t *testing.T) {
 	}
 }
 
-// parsed is what a pool says of a URL of which it can make nothing, without wrapping the error.
+// parsed returns what a pool says about a URL that it can't parse, without wrapping the error.
 func parsed(rawURL string) string {
 	_, err := url.Parse(rawURL)
 	return fmt.Sprintf("dial: %v", err)
 }
 
-// dialled is what redigo says of a URL that it can't dial.
+// dialled returns what redigo says about a URL that it can't dial.
 func dialled(rawURL string) string {
 	_, err := redis.DialURL(rawURL)
 	return fmt.Sprintf("dial: %v", err)
@@ -171,7 +171,7 @@ type timeout struct{ text string }
 func (t timeout) Error() string { return t.text }
 func (timeout) Timeout() bool   { return true }
 
-// Nothing ends a dial that takes no notice of its ctx.
+// Nothing ends a dial that ignores its ctx.
 func TestFewDialsHangAndOnesThatHaveEndedDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let, dials := make(chan struct{}), new(atomic.Int32)
@@ -195,7 +195,7 @@ func TestFewDialsHangAndOnesThatHaveEndedDoNotCount(t *testing.T) {
 	})
 }
 
-// The slice of the caller may have room for those that the Dialer adds. The race detector sees who shares them.
+// The caller's slice may have room for the options that the Dialer adds. The race detector finds shared ones.
 func TestDialsAtOnceShareNoOptions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -238,7 +238,7 @@ func (c *lost) Get() redis.Conn { return c }
 func (c *lost) Err() error      { return errors.New("no route") }
 func (c *lost) Close() error    { c.closed = true; return nil }
 
-// It may count against the limit of the pool.
+// Such a connection may count against the limit of the pool.
 func TestAConnectionThatIsNoneIsGivenBack(t *testing.T) {
 	t.Parallel()
 	c := new(lost)

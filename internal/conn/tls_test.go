@@ -15,16 +15,16 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A wrapped connection hides what is below it, as many a function for dialling does.
+// A wrapped connection hides the connection below it, as many dial functions do.
 type wrapped struct{ net.Conn }
 
-// secured are the ways in which a function of the user dials TLS itself, so that redigo knows nothing of it.
+// secured are the ways in which a dial function of the user adds TLS without redigo's knowledge.
 var secured = map[string]func(*tls.Conn) net.Conn{
 	"TLS":         func(c *tls.Conn) net.Conn { return c },
 	"wrapped TLS": func(c *tls.Conn) net.Conn { return wrapped{c} },
 }
 
-// dialTLS has the function of the options dial p, with TLS.
+// dialTLS returns an option with a dial function that dials p, with TLS.
 func dialTLS(p *peer, serve func(*peer, net.Conn), hide func(*tls.Conn) net.Conn) redis.DialOption {
 	return redis.DialContextFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -57,7 +57,7 @@ func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// The goodbye of TLS may take 5 s where the peer takes nothing.
+// The goodbye of TLS may take 5 s if the peer reads nothing.
 func TestCloseWaitsForNobody(t *testing.T) {
 	for name, dialer := range map[string]func(*peer, func(*peer, net.Conn)) *conn.Dialer{
 		"redigo's": func(p *peer, serve func(*peer, net.Conn)) *conn.Dialer {
@@ -86,7 +86,7 @@ func TestCloseWaitsForNobody(t *testing.T) {
 	}
 }
 
-// handOver stands between the method and the pool, as a function of another package does.
+// handOver passes a function on, as code in another package may do between the method and the pool.
 //
 //go:noinline
 func handOver[F any](f F) F { return f }

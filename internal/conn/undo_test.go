@@ -84,7 +84,7 @@ func TestAnUndoIsNotWrittenBehindTheNextCommand(t *testing.T) {
 	})
 }
 
-// A slow network connection takes its time for an undo.
+// A slow network connection takes 2 ms to write an undo.
 type slow struct {
 	net.Conn
 	undone atomic.Bool
@@ -98,7 +98,7 @@ func (c *slow) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// The reply comes while the undo is written, and the caller may use the connection when it is back.
+// The reply arrives while the undo is being written. The caller may use the connection as soon as DoContext returns.
 func TestACallerIsNotBackBeforeTheUndoIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, network := &peer{late: time.Second}, new(slow)
@@ -113,12 +113,12 @@ func TestACallerIsNotBackBeforeTheUndoIsWritten(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.True(t, network.undone.Load())
 		c.Close()
-		time.Sleep(time.Minute) // the peer comes to its end
+		time.Sleep(time.Minute) // until the peer has ended
 	})
 }
 
 // Other code that shares the pool sends pipelines over the connection. redigo's pools end each use with a Do, which receives
-// all that is still to come.
+// all replies that are still due.
 func TestTheUndoIsWrittenAfterAPipelineOfAnotherUser(t *testing.T) {
 	for name, end := range map[string]func(*conn.Conn) (any, error){
 		"Do":            func(c *conn.Conn) (any, error) { return c.Do("") },
@@ -142,7 +142,7 @@ func TestTheUndoIsWrittenAfterAPipelineOfAnotherUser(t *testing.T) {
 	}
 }
 
-// The reply comes in the very moment of the deadline.
+// The reply arrives exactly at the deadline.
 func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,13 +155,13 @@ func TestWhatIsUndoneIsNeverReportedAsDone(t *testing.T) {
 				assert.NotContains(t, p.commands(), "UNDO")
 			}
 			c.Close()
-			time.Sleep(time.Minute) // the peer comes to its end
+			time.Sleep(time.Minute) // until the peer has ended
 		})
 	}
 }
 
-// Contexts are cancelled in the moment in which the reply arrives. What comes next on the connection, if it is
-// as good as before, is not hit.
+// Contexts are cancelled at the moment when the reply arrives. If the connection is still good, its next command must not be
+// cut short.
 func TestAnInterruptionNeverHitsALaterCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -296,7 +296,7 @@ func TestOneGoroutineMaySendWhileAnotherReceives(t *testing.T) {
 	})
 }
 
-// A caller counts who is registered with it.
+// A caller counts the contexts that are registered with it.
 type caller struct {
 	context.Context
 	registered atomic.Int32
@@ -311,7 +311,7 @@ func (c *caller) AfterFunc(f func()) func() bool {
 	}
 }
 
-// Value hides the ctx inside, with which package context would register directly.
+// Value hides the inner ctx, with which package context would register directly.
 func (c *caller) Value(any) any { return nil }
 
 func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testing.T) {

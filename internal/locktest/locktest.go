@@ -1,5 +1,4 @@
-// Package locktest has what the tests of the exported API share, wherever they stand: Clients that end with
-// the test, and servers for a Redlock.
+// Package locktest is shared by all tests of the exported API: Clients that end with the test, and servers for a Redlock.
 package locktest
 
 import (
@@ -54,7 +53,7 @@ func PanicOf(f func()) (err error) {
 	return nil
 }
 
-// Goroutines returns how many goroutines are at work in this module, other than those that its tests have started.
+// Goroutines returns how many goroutines run this module's code, other than those that its tests have started.
 func Goroutines() int {
 	const module = "github.com/redimutex/redimutex"
 	buf := make([]byte, 1<<24)
@@ -71,13 +70,13 @@ func Goroutines() int {
 	return n
 }
 
-// OddKeys have in them whatever could end a string, a script or a line.
+// OddKeys contain everything that could end a string, a script or a line.
 var OddKeys = []string{
 	"'", `"`, "\\", "\n", "\r\nDEL x\r\n", "\x00", "\xff\xfe", "]]", "--[[", "}", "{", "{}", "{a}", "}{", "a}b{c}", " ", "KEYS[1]", "%s%d%n", "$(reboot)",
 	"') redis.call('FLUSHALL') --", `" .. redis.call("FLUSHALL") .. "`, "return 1", "*3\r\n$3\r\nSET\r\n", "ключ", strings.Repeat("x", 70000),
 }
 
-// Servers are independent of each other, as a Redlock wants them.
+// Servers are independent of each other, as Redlock requires.
 type Servers []*redistest.Server
 
 // Start starts n servers.
@@ -90,7 +89,7 @@ func Start(t testing.TB, n int) Servers {
 	return all
 }
 
-// Pools returns new pools, as another process would have.
+// Pools returns new pools, as another process would have. Both results are the same pools.
 func (s Servers) Pools() (pools []*redis.Pool, asPools []redimutex.Pool) {
 	for _, server := range s {
 		p := server.Pool()
@@ -106,20 +105,20 @@ func (s Servers) Client(t testing.TB, opts ...redimutex.Option) *redimutex.Clien
 	return Client(t, pools, opts...)
 }
 
-// NoOrphans holds the server to having no key, now that no process holds a lock; what a try of unknown
-// outcome may have left is given back soon.
+// NoOrphans requires that the server has no key, now that no process holds a lock. It waits, because what a try of unknown
+// outcome has left is released soon.
 func NoOrphans(t testing.TB, s *redistest.Server, pool *redis.Pool) {
 	t.Helper()
-	for range 2 { // what the first look did not wait for may still be given back
+	for range 2 { // twice: a release that the first look did not wait for may still be under way
 		settle(t, s, pool)
 		redistest.Wait(t, "no keys without an owner", func() bool { return len(s.Keys()) == 0 })
 	}
 }
 
-// settle waits until everything that was sent to s over pool has been executed, and heard of.
+// settle waits until everything that was sent to s over pool has been executed, and was answered.
 func settle(t testing.TB, s *redistest.Server, pool *redis.Pool) {
 	t.Helper()
-	for range 3 { // one turn of the server's loop executes what all connections have sent
+	for range 3 { // one turn of the server's event loop executes what all connections have sent
 		s.Do("PING")
 	}
 	redistest.Wait(t, "the pool to be idle", func() bool { return pool.ActiveCount() == pool.IdleCount() })

@@ -1,4 +1,4 @@
-// Package machine says on what figures were taken, for the programs that take some.
+// Package machine describes the machine on which figures were measured.
 package machine
 
 import (
@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Describe says how many processors the machine has, which, and how busy it is.
+// Describe returns the number of processors, their model, and how busy the machine is.
 func Describe() string {
 	return fmt.Sprintf("%d cores, %s; load average %s at the start", runtime.NumCPU(), processor(), Load())
 }
 
-// Go says with which Go this program was built, and for what.
+// Go returns the Go version of this program, and its target.
 func Go() string { return fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH) }
 
 func processor() string {
@@ -37,7 +37,7 @@ func Load() string {
 	return strings.Join(fields[:3], " ")
 }
 
-// Libraries names the versions of the modules with these paths, as this program was built with.
+// Libraries returns the versions of the modules with these paths that this program was built with.
 func Libraries(paths ...string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -9,20 +9,20 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A call is a command, or a batch of them, on its way to the server and back. It belongs to its caller before enqueue and
-// after the message on done; in between link.mu protects it. The writer looks at its commands without that, so it is used
-// again only after it was answered.
+// A call is a command, or a batch of commands, on its way to the server and back. It belongs to its caller before enqueue and
+// after the message on done. In between link.mu protects it. The writer reads commands and args without link.mu, so a call is
+// reused only after it was answered.
 type call struct {
 	commands []command
 	args     []any // of all commands: strings and numbers
-	undo     []any // a command to write behind it if it is late; it belongs to the caller
-	undoes   bool  // it is such a command itself
+	undo     []any // the command to write behind it if it is late; belongs to the caller
+	undoes   bool  // it is an undo itself
 	began    time.Time
-	due      time.Time // when its caller leaves; once that has left, as overdue
-	overdue  time.Time // without its replies by then, the link is taken for dead
+	due      time.Time // when its caller leaves; after that it equals overdue
+	overdue  time.Time // if replies are still missing then, the link counts as dead
 	replies  []any
 	told     bool       // its caller has an outcome, or has left
-	done     chan error // gets nil with the last reply, or why there is none
+	done     chan error // gets nil with the last reply, or else the error
 }
 
 type command struct {
@@ -37,7 +37,7 @@ func (c *call) tell(err error) {
 	}
 }
 
-// add copies a command with its arguments: the caller may use them for something else when it has left.
+// add copies a command with its arguments, because a caller that has left may change them.
 func (c *call) add(name string, args ...any) error {
 	c.commands = append(c.commands, command{name, len(args)})
 	c.args = append(c.args, args...)
@@ -52,9 +52,9 @@ func (c *call) takeBack() *call {
 	return u
 }
 
-// DoContext sends a command and returns its reply. It waits no longer than ctx lasts, which must have a deadline. Then the
-// [conn.Undo] of ctx is written behind the command; one that is still waiting to be written never is. With a [conn.Batch] in
-// the place of a command, errors of the server stand in the replies.
+// DoContext sends a command and returns its reply. It waits until ctx ends at the latest; ctx must have a deadline. If ctx
+// ends first, the [conn.Undo] of ctx is written behind the command. A command that is not written yet is never written. With a
+// [conn.Batch] in place of a command, errors of the server stand in the replies.
 func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	c := l.pool.calls.Get().(*call)
 	c.began = time.Now()
 	left := deadline.Sub(c.began)
-	c.due, c.overdue = c.began.Add(left), c.began.Add(max(l.pool.bound, left)+patience) // a caller may have less than a server
+	c.due, c.overdue = c.began.Add(left), c.began.Add(max(l.pool.bound, left)+patience) // a caller may have less time
 	c.undo, _ = ctx.Value(conn.Undo).([]any)
 	if name == "" {
 		err = args[0].(conn.Batch)(c.add)
@@ -78,11 +78,11 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	}
 	select {
 	case err = <-c.done:
-	case <-ctx.Done(): // at its deadline the link has it leave
+	case <-ctx.Done(): // the deadline itself is watched by the link
 		l.mu.Lock()
 		l.abandon(c, ctx.Err())
 		l.mu.Unlock()
-		err = <-c.done // perhaps another outcome came in that moment
+		err = <-c.done // another outcome may have come first
 	}
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (l *link) DoContext(ctx context.Context, name string, args ...any) (reply a
 	default:
 		reply = c.replies[0]
 	}
-	if said { // a server that hangs up says so unasked, while the writer may still read c
+	if said { // perhaps unasked, by a server that hangs up: the writer may still read c, so don't reuse it
 		return reply, err
 	}
 	clear(c.args)
@@ -119,7 +119,7 @@ func (l *link) Close() error {
 	return nil
 }
 
-// Discard has the shared connection dialled anew, because it leads to a server that has become a replica.
+// Discard ends the shared connection, so that it is dialled anew: its server has become a replica.
 func (l *link) Discard() {
 	if time.Since(l.born) > minLife {
 		l.end(errDemoted)

@@ -51,7 +51,7 @@ func TestEachCallerGetsItsOwnReplies(t *testing.T) {
 	}
 }
 
-// batch sends commands as one.
+// batch sends several commands as one batch.
 func batch(t *testing.T, c redis.Conn, commands ...[]any) []any {
 	t.Helper()
 	var all conn.Batch = func(send func(string, ...any) error) error {
@@ -67,7 +67,7 @@ func batch(t *testing.T, c redis.Conn, commands ...[]any) []any {
 	return replies
 }
 
-// pipeline sends commands of which every third fails.
+// pipeline sends commands, every third of which fails.
 func pipeline(t *testing.T, c redis.Conn, word string) {
 	var commands [][]any
 	for i := range 7 {
@@ -87,7 +87,7 @@ func pipeline(t *testing.T, c redis.Conn, word string) {
 	}
 }
 
-// A caller lays out the arguments of the next command where those of the last one were.
+// A caller may reuse the slice of the last command's arguments for the next command.
 func TestArgumentsAreWrittenAsTheyWereGiven(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -163,7 +163,7 @@ func TestAReplyAfterTheDeadlineOfItsCallerIsThrownAwayAndTheConnectionKept(t *te
 	}
 }
 
-// Those that are cancelled before they are written leave nothing to write.
+// Calls that are cancelled before they are written leave nothing to write.
 func TestACancelledCallEndsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -208,8 +208,8 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 		p := share(t, w.pool(), 1)
 		release := w.hold()
 		var group sync.WaitGroup
-		// While the first reply is held back, the embedded server gets stuck on one of the next, then our
-		// writer on a command, and all later ones wait.
+		// While the first reply is held back, the embedded server blocks on one of the next replies. Then the writer blocks on
+		// a command, and all later commands wait.
 		const tries = 20
 		for i := range tries {
 			c, key := get(t, p), fmt.Sprintf("key:%02d", i)
@@ -237,7 +237,7 @@ func TestWhatIsLateIsUndoneOrNeverDone(t *testing.T) {
 	})
 }
 
-// The writer is stuck on the command before it.
+// The writer is stuck on the command before.
 func TestTheNextCommandIsNotWrittenWhenItsCallerHasLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestAnUndoThatIsNotWrittenInTimeIsWrittenBeforeTheEnd(t *testing.T) {
 	})
 }
 
-// A caller lays out its next undo where the last one was. The race detector sees one that is read too late.
+// A caller may reuse the slice of the last undo for the next. The race detector finds an undo that is read too late.
 func TestAnUndoIsThatOfItsCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -339,7 +339,7 @@ func TestWhatIsCancelledEndsAtOnceAndIsUndone(t *testing.T) {
 	})
 }
 
-// until is a ctx that has a deadline and an undo, and does not end: the connection keeps the deadline by itself.
+// until returns a ctx with a deadline and an undo that never ends: the connection has to keep the deadline by itself.
 func until(d time.Duration, undo ...any) context.Context {
 	return deadline{context.WithValue(context.Background(), conn.Undo, undo), time.Now().Add(d)}
 }

@@ -14,39 +14,39 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A link is one shared connection, from the dial to the end. One goroutine writes to it and one reads; nothing that they do
+// A link is one shared connection, from its dial to its end. One goroutine writes to it and one reads from it. Neither ever
 // waits for a caller.
 //
 //	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended
 type link struct {
-	redis.ConnWithContext // nil: what is sent has to have a deadline
+	redis.ConnWithContext // nil: only the methods that link has itself may be used
 
 	pool  *Pool
 	conn  redis.Conn
 	born  time.Time
-	alone bool   // it ends with its first use
+	alone bool   // it serves one caller only, and ends with its Close
 	close func() // closes conn, which ends the goroutines
 
 	mu      sync.Mutex
-	work    sync.Cond // for the writer: something is to be written, or the link has ended
-	err     error     // not nil: it has ended, and takes nothing more in
-	retired bool      // it takes nothing more in, and ends when nothing is under way
-	alive   time.Time // when the last command was sent that was answered; before the first, when it was dialled
-	calls   []*call   // what is under way, the oldest first
+	work    sync.Cond // wakes the writer: a call is queued, or the link has ended
+	err     error     // not nil: the link has ended, and accepts no calls
+	retired bool      // it gets no new callers, and ends when no call is under way
+	alive   time.Time // when the last answered command was sent; before the first answer, when it was dialled
+	calls   []*call   // the calls under way, the oldest first
 	written int       // how many of calls are written, or about to be
 	timer   *time.Timer
 	armed   time.Time // when the timer fires; zero: it has fired
 }
 
 const (
-	enough  = 64          // a batch that is worth a packet
-	minLife = time.Second // keeps a server that is a replica for good from being connected to again and again
-	// maxIdle is how long a connection stays open unused, and twice that at most: less than some servers and firewalls allow.
+	enough  = 64          // with this many calls queued, the writer waits for no more
+	minLife = time.Second // limits how often a server that stays a replica is dialled again
+	// maxIdle is how long an unused connection stays open, at most twice that: less than some servers and firewalls allow.
 	maxIdle  = 2 * time.Minute
-	patience = 25 * time.Millisecond // how much later than after the node timeout a reply may come
-	// maxFarewell bounds the writing of undos before the end, and how much later than a command its undo may be answered.
-	// Only a peer that takes nothing needs as long.
+	patience = 25 * time.Millisecond // how much later than the node timeout a reply may come
+	// maxFarewell bounds the writing of undos before the link ends. It is also how much later than its command an undo may be
+	// answered. Only a peer that reads nothing needs that long.
 	maxFarewell = time.Second
 )
 
@@ -83,8 +83,8 @@ func (l *link) enqueue(c *call) error {
 	return nil
 }
 
-// abandon has the caller of c leave for a reason, unless there is an outcome. What is not written yet never is. Else the undo
-// of c is written behind it, and the link ends if the reply is overdue. The caller holds l.mu.
+// abandon makes the caller of c leave with the error why, unless c has an outcome. A call that is not written yet never is.
+// Behind a written one its undo is queued, and if the reply is overdue, the link ends. The caller holds l.mu.
 func (l *link) abandon(c *call, why error) {
 	switch i := slices.Index(l.calls, c); {
 	case i < 0:
@@ -99,18 +99,18 @@ func (l *link) abandon(c *call, why error) {
 		c.due = c.overdue
 		l.arm(c.due)
 	}
-	c.tell(why) // last: then the undo is the caller's again
+	c.tell(why) // last: after this the undo belongs to the caller again
 }
 
-// arm has the timer fire then, unless it fires before that anyhow: one timer for all calls. The caller holds l.mu.
+// arm makes the timer fire at then, if it would not fire earlier. One timer serves all calls. The caller holds l.mu.
 func (l *link) arm(then time.Time) {
 	if l.err == nil && (l.armed.IsZero() || then.Before(l.armed)) {
 		l.armed = then
-		l.timer.Reset(max(time.Until(then), time.Millisecond)) // it looks at all calls, of which there may be thousands
+		l.timer.Reset(max(time.Until(then), time.Millisecond)) // look visits all calls, maybe thousands
 	}
 }
 
-// look has those callers leave whose time is over. It ends the link if a reply is overdue, or if nothing is sent for long.
+// look makes callers leave whose time is over. It ends the link if a reply is overdue, or if nothing was sent for long.
 func (l *link) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *link) look() {
 	l.arm(now.Add(maxIdle))
 }
 
-// write writes what is queued. In the end it closes the connection, when the last undos are written.
+// write writes the queued calls. When the link has ended and the last undos are written, it closes the connection.
 func (l *link) write() {
 	defer l.close()
 	for batch, more := l.next(nil); more; batch, more = l.next(batch) {
@@ -159,8 +159,8 @@ func send(to redis.Conn, batch []*call) (err error) {
 	return to.Flush()
 }
 
-// next waits until something is queued, and returns it, in the place of the last batch. It counts as written from now on:
-// the reply may be there before the writer is back. It reports false when the link has ended and nothing is left to write.
+// next waits until calls are queued and returns them, in the memory of the last batch. From now on they count as written: a
+// reply may arrive before the writer returns. next reports false when the link has ended and nothing is left to write.
 func (l *link) next(batch []*call) ([]*call, bool) {
 	clear(batch)
 	l.mu.Lock()
@@ -168,8 +168,8 @@ func (l *link) next(batch []*call) ([]*call, bool) {
 	for len(l.calls) == l.written && l.err == nil {
 		l.work.Wait()
 	}
-	// Others run as long as they have something to send as well. Sending is what costs, far more than this does, and one
-	// packet serves them all.
+	// Let other goroutines run as long as they queue more calls. A send costs far more than this, and one packet serves them
+	// all.
 	for n := -1; n < len(l.calls)-l.written && len(l.calls)-l.written < enough; {
 		n = len(l.calls) - l.written
 		l.mu.Unlock()
@@ -178,12 +178,12 @@ func (l *link) next(batch []*call) ([]*call, bool) {
 	}
 	batch = append(batch[:0], l.calls[l.written:]...)
 	l.written = len(l.calls)
-	return batch, len(batch) > 0 || l.err == nil // or they have left meanwhile
+	return batch, len(batch) > 0 || l.err == nil // an empty batch: its callers have left meanwhile
 }
 
 func (l *link) read() {
 	for {
-		reply, err := conn.Receive(l.conn, 0) // not the timeout that the connection was dialled with: look sees to that
+		reply, err := conn.Receive(l.conn, 0) // not the timeout of the dial: look notices an overdue reply
 		if refused := redis.Error(""); errors.As(err, &refused) {
 			reply, err = refused, nil
 		}
@@ -197,11 +197,11 @@ func (l *link) read() {
 	}
 }
 
-// answer gives a reply to the oldest call. It returns why the link has to end now, or nil.
+// answer gives a reply to the oldest call. It returns why the link must end now, or nil.
 func (l *link) answer(reply any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.written == 0 { // a server that has too many clients says so, and hangs up
+	if l.written == 0 { // a server that has too many clients says so and hangs up
 		return fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.calls[0]
@@ -216,8 +216,8 @@ func (l *link) answer(reply any) error {
 	return l.err
 }
 
-// open reports whether the link may be used for something new. A link is retired when it is too old, or when another link had
-// a command unanswered and this one has answered nothing sent later. It ends when its own commands are answered.
+// open reports whether the link may get new callers. It is retired when it is too old, or when a command of another link was
+// not answered and this link has answered nothing sent later. It ends when its own commands are answered.
 func (l *link) open() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,7 +227,7 @@ func (l *link) open() bool {
 	return l.err == nil && !l.retired
 }
 
-// endIfIdle ends a link that is retired when nothing is under way. The caller holds l.mu.
+// endIfIdle ends a retired link that has no call under way. The caller holds l.mu.
 func (l *link) endIfIdle() {
 	if l.retired && len(l.calls) == 0 {
 		l.fail(errRetired)
@@ -240,13 +240,13 @@ func (l *link) end(err error) {
 	l.fail(err)
 }
 
-// fail is end for a caller that holds l.mu. What is under way gets the error: whether the server has executed it is not
-// known. Where the server is silent, the undo of each command that has one is written behind it first.
+// fail is end for a caller that holds l.mu. Calls under way get the error: whether the server has executed them is unknown. If
+// the server is silent, the undos of written commands are sent before the connection closes.
 func (l *link) fail(err error) {
 	if l.err != nil {
 		return
 	}
-	l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: it is not the answer to these calls
+	l.err = fmt.Errorf("a shared connection has ended: %v", err) // not %w: err is not the answer to these calls
 	farewell := time.Duration(0)
 	if err == errSilent { //nolint:errorlint // the very value
 		farewell = maxFarewell
@@ -261,12 +261,12 @@ func (l *link) fail(err error) {
 			continue
 		case i < l.written && c.undo != nil:
 			last = append(last, c.takeBack())
-			told = conn.ErrTimeout // so that it is not sent again over another connection, behind its undo
+			told = conn.ErrTimeout // so that it is not sent again elsewhere, after its undo
 		}
 		c.tell(told)
 	}
 	l.calls, l.written = last, 0
 	l.timer.Stop()
 	l.work.Signal()
-	time.AfterFunc(farewell, l.close) // to close a connection may take as long as the process that has made it likes
+	time.AfterFunc(farewell, l.close) // not here: closing may block for as long as the user's connection likes
 }

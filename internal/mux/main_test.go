@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// nodeTimeout is that of the Client, as it were.
+// nodeTimeout stands for the node timeout of a Client.
 const nodeTimeout = time.Second
 
 // share returns a Pool that shares n connections of source, until the end of the test.
@@ -55,8 +55,8 @@ func get(t testing.TB, p *mux.Pool) shared {
 	return c.(shared)
 }
 
-// A wire is the network between the Pools of a test and an embedded server, whose clock may be a
-// virtual one. It counts the connections, and can hold back what the server sends.
+// A wire is the network between the Pools of a test and an embedded server, whose clock may be virtual. It counts the
+// connections, and can hold back replies.
 type wire struct {
 	server  *miniredis.Miniredis
 	timeout time.Duration // for reading; 0: none
@@ -95,7 +95,7 @@ func (w *wire) pool() *redis.Pool {
 	}}
 }
 
-// hold has replies wait until the function that it returns is called.
+// hold makes replies wait until the returned function is called.
 func (w *wire) hold() (release func()) {
 	held := make(chan struct{})
 	w.mu.Lock()
@@ -132,7 +132,7 @@ func (w *wire) counted() int {
 	return w.dials
 }
 
-// An end is our end of the wire.
+// An end is the client's end of the wire.
 type end struct {
 	net.Conn
 	wire  *wire

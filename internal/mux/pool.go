@@ -1,6 +1,6 @@
-// Package mux carries the commands of one Client over a few connections to one Redis server. They are written as they
-// come, many in one packet when many come at once, and the replies come back in the same order. It carries the library's
-// own commands and no others: a command that Redis does not answer would shift the replies of all.
+// Package mux carries the commands of one Client over a few connections to one Redis server. Commands are written as they
+// come, many in one packet when many come at once. The replies come back in the same order. It carries only this library's own
+// commands: a command that Redis does not answer would shift the replies of all others.
 package mux
 
 import (
@@ -18,38 +18,38 @@ import (
 	"github.com/redimutex/redimutex/internal/underway"
 )
 
-// A Pool hands out any number of connections that all are the same few. It connects when it is
-// first used, and again when a connection was lost, or is as old as its pool lets it be, and is needed.
+// A Pool hands out any number of connections that share a few real ones. It connects when a connection is needed: at the first
+// use, and after one was lost or reached the lifetime that its pool sets.
 type Pool struct {
-	conn.Pool // whose connections are shared by GetContext, and not by Get
+	conn.Pool // Get returns its connections; GetContext returns shared ones
 
 	source *conn.Source
-	bound  time.Duration // of one reply: the node timeout
+	bound  time.Duration // how long a reply may take: the node timeout
 	calls  sync.Pool     // of *call
 
-	ctx    context.Context // ends with Close, and the dialling and the shared connections with it
+	ctx    context.Context // ends with Close; all dials and shared connections end with it
 	cancel context.CancelFunc
 	links  underway.Count // the goroutines of all links
 
-	// When the last command was sent that had no answer. The connections are retired that have answered none sent since:
-	// where a firewall has forgotten one of them, it has forgotten the others that were idle.
+	// When the last unanswered command was sent. A connection is retired if it has answered nothing sent since: a firewall
+	// that has forgotten one connection has also forgotten the others that were idle.
 	silent atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
 	slots   []slot
-	turn    int           // of the slots, to spread the load
+	turn    int           // index of the slot used last, to spread the load
 	changed chan struct{} // closed when a dial has ended, and replaced
 }
 
 // A slot is the place of one shared connection.
 type slot struct {
-	link     *link // nil: none yet; it may have ended
+	link     *link // nil: none yet; not nil: it may have ended
 	dialling bool
-	failure  error         // of the last dial; nil: it was none
-	hung     time.Duration // of the dials in a row that were given up
-	took     time.Duration // of the last one that was not
-	retry    time.Time     // no dial before that
-	wait     time.Duration // between the last dial and the next, at least
+	failure  error         // of the last dial; nil: it succeeded
+	hung     time.Duration // total time of the last dials that were all given up
+	took     time.Duration // of the last successful dial
+	retry    time.Time     // no dial before this time
+	wait     time.Duration // minimum between the last dial and the next
 }
 
 const (
@@ -58,9 +58,9 @@ const (
 	maxRedial = 500 * time.Millisecond
 )
 
-// New returns a Pool that shares n connections which it dials through source. A dial is given up after two node timeouts; or,
-// where dials in a row have hung for longer than ten, after a fifth of that time; or after twice what the last good one has
-// taken; five seconds at most. It does not connect.
+// New returns a Pool that shares n connections, which it dials through source. It does not connect. A dial is given up after
+// the longest of these times, but after five seconds at most: two node timeouts; a fifth of the time for which the dials
+// before it have hung in a row; twice the time that the last successful dial took.
 func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	p := &Pool{
 		Pool: source.Pool, source: source, bound: nodeTimeout,
@@ -72,15 +72,15 @@ func New(source *conn.Source, n int, nodeTimeout time.Duration) *Pool {
 	return p
 }
 
-// Source is what a server knows of the Pool: whatever is asked of it and of its connections with a deadline ends at that
+// Source is how a server sees the Pool: all that is asked of the Pool and its connections with a deadline ends at that
 // deadline. A subscription has a connection of its own.
 func (p *Pool) Source() *conn.Source {
 	return &conn.Source{Pool: p, Punctual: true, Redials: len(p.slots), Listen: p.source.Listen, Scattered: p.source.Scattered}
 }
 
-// GetContext returns a connection that is used as if it belonged to the caller alone. It waits only while none of the
-// shared connections is up and one is being dialled. While none can be had, the reason is returned at once, and the next
-// dial is tried a little later. After Close each caller gets a connection of its own.
+// GetContext returns a connection that is used as if the caller alone had it. It waits only while none of the shared
+// connections is up and one is being dialled. If no connection can be had, it returns the reason at once, and the next dial
+// follows a little later. After Close each caller gets a connection of its own.
 func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	for {
 		l, changed, err := p.pick()
@@ -89,7 +89,7 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 			return l, nil
 		case changed != nil:
 			var late <-chan time.Time
-			if deadline, bounded := ctx.Deadline(); bounded { // Done need not be closed then
+			if deadline, bounded := ctx.Deadline(); bounded { // Done need not be closed at the deadline
 				late = time.After(time.Until(deadline))
 			}
 			select {
@@ -110,8 +110,8 @@ func (p *Pool) GetContext(ctx context.Context) (redis.Conn, error) {
 	}
 }
 
-// pick returns the next connection that is up. It has missing ones dialled. If none is up, it returns a channel that is
-// closed when a dial has ended, or why none is to be had.
+// pick returns the next connection that is up, and starts dials for missing ones. If none is up, it returns a channel that is
+// closed when a dial has ended, or the reason why no connection can be had.
 func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		if s.link != nil && s.link.open() {
 			return s.link, nil, nil
 		}
-		// A dial that has failed is not repeated before its time; nor after a connection that has broken at once.
+		// Neither a failed dial nor one whose connection broke at once is repeated before s.retry.
 		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
 			if wait < -s.wait { // the last connection has lived for a while, or none was needed
 				s.wait = 0
@@ -135,16 +135,16 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		if s.dialling {
 			changed = p.changed
 		}
-		failure = cmp.Or(s.failure, failure) // any of them: they are about the same server
+		failure = cmp.Or(s.failure, failure) // of any slot: all are about the same server
 	}
 	return nil, changed, failure
 }
 
-// dial connects s, on a goroutine of its own: it may take longer than those who need it can wait.
+// dial connects s. It has a goroutine of its own, because it may take longer than its callers can wait.
 func (p *Pool) dial(s *slot) {
-	p.links.Enter() // Close waits for it, as for the link that it makes
+	p.links.Enter() // Close waits for this dial and for the link that it makes
 	defer p.links.Leave()
-	limit := min(max(2*p.bound, s.hung/5, 2*s.took), maxDial) // it may be a long way; and what hangs may never end
+	limit := min(max(2*p.bound, s.hung/5, 2*s.took), maxDial) // a far server takes long; a hanging one may never answer
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	began := time.Now()
@@ -166,7 +166,7 @@ func (p *Pool) dial(s *slot) {
 	s.retry = time.Now().Add(s.wait)
 }
 
-// Close fails what is under way, closes the shared connections and waits for their goroutines, for d at most.
+// Close fails the calls under way, closes the shared connections and waits for their goroutines, for d at most.
 func (p *Pool) Close(d time.Duration) {
 	p.cancel()
 	p.links.Wait(d)

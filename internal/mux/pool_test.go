@@ -23,7 +23,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// works reports whether a command gets through, within a time that is long for a server that answers.
+// works reports whether a command gets through, in a time that is long for a server that answers.
 func works(p *mux.Pool) bool {
 	ctx := until(10 * time.Second)
 	c, err := p.GetContext(ctx)
@@ -59,7 +59,7 @@ func TestABrokenConnectionFailsWhatWasUnderWayAndIsReplaced(t *testing.T) {
 		assert.Error(t, c.Err(), "one that was got before")
 		_, err := within(c, time.Minute, "PING")
 		assert.Error(t, err)
-		for range 10 { // and each that has lived for a second
+		for range 10 { // and after each connection that has lived for a second
 			began := time.Now()
 			require.True(t, works(p))
 			assert.Less(t, time.Since(began), 100*time.Millisecond)
@@ -70,7 +70,7 @@ func TestABrokenConnectionFailsWhatWasUnderWayAndIsReplaced(t *testing.T) {
 	})
 }
 
-// A server that has too many clients lets them connect, and hangs up.
+// A server with too many clients lets them connect, and then hangs up.
 func TestConnectionsThatBreakAtOnceAreDialledLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestConnectionsThatBreakAtOnceAreDialledLessAndLessOften(t *testing.T) {
 		assert.Greater(t, dials, 10)
 		assert.Less(t, dials, 50)
 		get(t, p)
-		time.Sleep(5 * time.Second) // one that has lived for a while
+		time.Sleep(5 * time.Second) // this connection has lived for a while
 		for range 3 {
 			w.hangUp()
 			synctest.Wait()
@@ -147,7 +147,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 					w.cut(true)
 					w.hangUp()
 					synctest.Wait()
-					for last := w.counted() + dials; w.counted() < last; { // and it ends when the last dial has just begun
+					for last := w.counted() + dials; w.counted() < last; { // the outage ends just after the last dial has begun
 						require.Error(t, ask())
 						time.Sleep(time.Millisecond)
 					}
@@ -164,7 +164,7 @@ func TestAfterAnOutageTheServerIsThereWithinAFewNodeTimeouts(t *testing.T) {
 	}
 }
 
-// The way may be long: the first dials are given up too early for it.
+// The server may be far away, so that the first dials are given up too early.
 func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestADialThatWasGivenUpIsFollowedByALongerOne(t *testing.T) {
 	})
 }
 
-// The deadline of an operation passes without the end of its ctx.
+// The deadline of an operation passes, but its ctx does not end.
 func TestACallerWaitsForADialUntilItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAConnectionThatIsMadeAfterCloseEndsWithItsUse(t *testing.T) {
 	})
 }
 
-// A server that is a replica for good is not connected to again and again.
+// A server that stays a replica is not dialled again and again.
 func TestAConnectionThatIsDiscardedEndsUnlessItIsNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestAConnectionThatIsDiscardedEndsUnlessItIsNew(t *testing.T) {
 	})
 }
 
-// A connection that breaks at once is dialled again a little later.
+// A connection that breaks at once is dialled again a little later. Close must prevent that.
 func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestAClosedPoolDialsNoConnectionAnew(t *testing.T) {
 	})
 }
 
-// It has a second for the undos of what was not answered.
+// The connection has a second to write the undos of unanswered commands.
 func TestAConnectionThatTakesNothingEndsWithItsPool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestAConnectionThatTakesNothingEndsWithItsPool(t *testing.T) {
 	})
 }
 
-// They may be idle for longer than the timeout for reading that they were dialled with.
+// Connections may be idle for longer than the read timeout of the dial.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestAConnectionEndsAtTheLifetimeOfItsPool(t *testing.T) {
 	})
 }
 
-// The last call of a connection that is too old may leave before it is written, so that no reply ends the connection.
+// The last call of a connection that is too old may leave before it is written. Then no reply ends the connection.
 func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -361,8 +361,8 @@ func TestAConnectionThatIsTooOldEndsWithItsLastCallHoweverThatEnds(t *testing.T)
 	})
 }
 
-// A server with too many clients says so unasked, perhaps while the first command is being written. The race detector sees
-// a call that is used again too early.
+// A server with too many clients says so unasked, perhaps while the first command is being written. The race detector finds a
+// call that is reused too early.
 func TestAnErrorThatComesUnaskedDisturbsNoOtherCall(t *testing.T) {
 	t.Parallel()
 	full, err := net.Listen("tcp", "127.0.0.1:0")
@@ -402,7 +402,7 @@ func TestAnErrorThatComesUnaskedDisturbsNoOtherCall(t *testing.T) {
 	callers.Wait()
 }
 
-// The server answers the command a moment after its caller has left, and the undo behind it never.
+// The server answers the command a moment after its caller has left, and never answers the undo behind it.
 func TestAConnectionThatOwesAnUndoAloneEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -424,7 +424,7 @@ func TestAConnectionThatOwesAnUndoAloneEndsInTime(t *testing.T) {
 		_, err := get(t, p).DoContext(until(nodeTimeout, "DEL", "k"), "SET", "k", "v")
 		require.ErrorIs(t, err, conn.ErrTimeout)
 		time.Sleep(nodeTimeout / 2)
-		get(t, p) // over another: the first is too old
+		get(t, p) // over another connection: the first is too old
 		p.Close(nodeTimeout)
 		closed := time.Now()
 		for range 2 {

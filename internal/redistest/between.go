@@ -10,8 +10,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Between is a pool of real connections with a test in between: it sees every command, and
-// decides when it runs, whether it runs, and what the caller hears.
+// A Between is a pool of real connections with a test in between. The test sees every command, decides when and whether the
+// server executes it, and chooses the reply.
 type Between struct {
 	pool *redis.Pool
 
@@ -19,18 +19,17 @@ type Between struct {
 	what Interception
 }
 
-// An Interception gets a command and run, which has the server execute it. What it returns is
-// what the caller hears. An error that is not a redis.Error breaks the connection, as it does in
-// redigo.
+// An Interception gets a command, and a function that makes the server execute it. The caller of the command gets what the
+// Interception returns. An error that is not a redis.Error breaks the connection, as in redigo.
 type Interception func(run func() (any, error), command string, args []any) (any, error)
 
-// ErrCut is a connection that went away, for Interceptions to return.
+// ErrCut is the error of a connection that went away, for Interceptions to return.
 var ErrCut = errors.New("the connection was cut")
 
 // NewBetween returns a pool that lets everything pass until the first Set.
 func NewBetween(pool *redis.Pool) *Between { return &Between{pool: pool} }
 
-// Set has what come between from the next command on; nil lets everything pass.
+// Set makes every command from now on go through what; nil lets everything pass.
 func (b *Between) Set(what Interception) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +42,7 @@ func (b *Between) current() Interception {
 	return b.what
 }
 
-// Get is for callers that can't wait for a connection with a context.
+// Get is for callers that have no context.
 func (b *Between) Get() redis.Conn { return &betweenConn{Conn: b.pool.Get(), between: b} }
 
 // GetContext gets a connection of the real pool.
@@ -55,8 +54,8 @@ func (b *Between) GetContext(ctx context.Context) (redis.Conn, error) {
 	return &betweenConn{Conn: c, between: b}, nil
 }
 
-// A betweenConn sends each command of a pipeline only when its reply is wanted, so that an
-// Interception can keep it from the server.
+// A betweenConn sends each command of a pipeline only when its reply is wanted, so that an Interception can keep the command
+// from the server.
 type betweenConn struct {
 	redis.Conn
 	between *Between
@@ -84,7 +83,7 @@ func (c *betweenConn) Err() error {
 	return c.Conn.Err()
 }
 
-// Close has the server execute what was sent and never asked for, as a real connection does.
+// Close makes the server execute commands whose replies were never asked for, as a real connection does.
 func (c *betweenConn) Close() error {
 	for c.failure() == nil {
 		next, ok := c.next()
@@ -131,7 +130,7 @@ func (c *betweenConn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return c.DoWithTimeout(d, next.command, next.args...)
 }
 
-// receiveAll returns all replies, as the empty command of redigo does.
+// receiveAll returns all replies, as Do("") of redigo does.
 func (c *betweenConn) receiveAll(d time.Duration) (any, error) {
 	replies := []any{}
 	for {

@@ -16,8 +16,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Variable holds the paths of server binaries, separated as in PATH. Tests use the first of them, the
-// row "servers" of the faults all. By default it is the server that is on the PATH.
+// Variable is the environment variable with the paths of server binaries, separated as in PATH. Tests use the first one; the
+// row "servers" of the faults uses all. The default is the server on the PATH.
 const Variable = "REDIMUTEX_SERVERS"
 
 // A Build is a binary of a server.
@@ -32,8 +32,8 @@ type Build struct {
 // String returns name and version.
 func (b Build) String() string { return b.Name + " " + b.Version }
 
-// Builds returns the servers of this machine, those that Variable names or the one that is on the PATH.
-// It panics if Variable names something else: tests that quietly use another server show nothing.
+// Builds returns the servers of this machine: those that Variable names, or else the one on the PATH. It panics if Variable
+// names something that is no server, because tests that silently use another server show nothing.
 var Builds = sync.OnceValue(func() (builds []Build) {
 	for _, path := range filepath.SplitList(os.Getenv(Variable)) {
 		b, err := inspect(path)
@@ -54,7 +54,7 @@ var Builds = sync.OnceValue(func() (builds []Build) {
 
 var versionLine = regexp.MustCompile(`^(?:(\w+) s|S)erver v=((\d+)\.(\d+)\S*)`)
 
-// inspect asks a binary what it is.
+// inspect asks a binary for its name and version.
 func inspect(path string) (Build, error) {
 	out, err := exec.Command(path, "--version").CombinedOutput()
 	if err != nil {
@@ -70,13 +70,13 @@ func inspect(path string) (Build, error) {
 	return b, nil
 }
 
-// A Feature is what old servers can't do. Valkey begins where Redis 7.2 was.
+// A Feature is something that old servers can't do. Valkey counts as Redis 7.2 or later.
 type Feature struct {
 	What         string
 	major, minor int // the first Redis that has it
 }
 
-// What tests want of a server.
+// The features that tests need.
 var (
 	ACL          = Feature{"users (ACL)", 6, 0}
 	TLS          = Feature{"TLS, or was built without it", 6, 0}
@@ -89,12 +89,12 @@ var (
 	KeyReading   = Feature{"rules for reading keys (%R~)", 7, 0}
 )
 
-// Lacks says that the server can't do something.
+// Lacks returns a sentence that says that the server does not have f.
 func (b Build) Lacks(f Feature) string {
 	return fmt.Sprintf("%v has no %s: Redis %d.%d is the first", b, f.What, f.major, f.minor)
 }
 
-// Has reports whether the server can do that.
+// Has reports whether the server has f.
 func (b Build) Has(f Feature) bool {
 	if f == TLS && !b.speaksTLS() {
 		return false
@@ -102,14 +102,14 @@ func (b Build) Has(f Feature) bool {
 	return b.major > f.major || b.major == f.major && b.minor >= f.minor
 }
 
-// speaksTLS reports whether the server was built with TLS: if so, it ends for want of a certificate. Whether it knows the
-// settings says nothing: since Redis 7.2 it always does.
+// speaksTLS reports whether the server was built with TLS: if so, it exits because no certificate is configured. To know the
+// TLS settings proves nothing: since Redis 7.2 every server does.
 func (b Build) speaksTLS() bool {
 	out, _ := exec.Command(b.Path, "--port", "0", "--tls-port", "1").CombinedOutput()
 	return bytes.Contains(out, []byte("No tls-cert-file configured"))
 }
 
-// Differs skips the test with miniredis, which differs from Redis in this.
+// Differs skips the test with miniredis, which differs from Redis in the given way.
 func Differs(t testing.TB, miniredis string) {
 	t.Helper()
 	if !Installed() {
@@ -117,7 +117,7 @@ func Differs(t testing.TB, miniredis string) {
 	}
 }
 
-// Needs skips the test where the server can't do something.
+// Needs skips the test if the server lacks one of the features.
 func Needs(t testing.TB, features ...Feature) {
 	t.Helper()
 	for _, f := range features {
@@ -128,8 +128,8 @@ func Needs(t testing.TB, features ...Feature) {
 	}
 }
 
-// Rules are those of ACL SETUSER, as docs/security.md wants them on servers that lack some: those for channels are left out,
-// and keys that may be read may be used.
+// Rules adapts rules of ACL SETUSER, as in docs/security.md, to servers that lack some: rules for channels are left out, and
+// permission to read a key becomes permission to use it.
 func Rules(rules ...string) (known []string) {
 	b := Builds()[0]
 	for _, rule := range rules {
@@ -149,7 +149,7 @@ func (s *Server) SetUser(name string, rules ...string) {
 	s.Do("ACL", redis.Args{"SETUSER", name}.AddFlat(Rules(rules...))...)
 }
 
-// SourceAddr are the arguments of a server whose connections to others come from a loopback address.
+// SourceAddr returns arguments for a server whose outgoing connections come from a loopback address.
 func SourceAddr(ip string) []string {
 	if Installed() && Builds()[0].major >= 7 {
 		return []string{"--bind-source-addr", ip}
@@ -157,10 +157,10 @@ func SourceAddr(ip string) []string {
 	return []string{"--bind", ip, "127.0.0.1"}
 }
 
-// Debugging are the arguments of a server that takes DEBUG commands.
+// Debugging returns arguments for a server that accepts DEBUG commands.
 func Debugging() []string {
 	if Installed() && Builds()[0].major >= 7 {
-		return []string{"--enable-debug-command", "yes"} // before, all do
+		return []string{"--enable-debug-command", "yes"} // older servers always do
 	}
 	return nil
 }

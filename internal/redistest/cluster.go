@@ -10,17 +10,17 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Cluster is a Redis Cluster of three primaries with a replica each. A replica is made the primary
-// when its own has not answered for two seconds.
+// A Cluster is a Redis Cluster of three primaries with a replica each. A replica becomes the primary when its primary has not
+// answered for two seconds.
 type Cluster struct {
 	t     testing.TB
-	Nodes []*Server // six; to begin with the first three are the primaries, and the replica of Nodes[i] is Nodes[i+3]
+	Nodes []*Server // six; at first Nodes[0..2] are the primaries, and Nodes[i+3] is the replica of Nodes[i]
 	ids   []string
 }
 
 const slots = 16384
 
-// StartCluster starts one. It skips the test where no real server is installed.
+// StartCluster starts a Cluster. It skips the test where no real server is installed.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	Differs(t, "is no cluster")
@@ -34,7 +34,7 @@ func StartCluster(t testing.TB) *Cluster {
 		c.Nodes, c.ids = append(c.Nodes, n), append(c.ids, id)
 	}
 	for i, n := range c.Nodes {
-		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1) // no two the same, which they would have to sort out first
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1) // all different, or the nodes would have to settle that first
 		if i > 0 {
 			host, port, _ := net.SplitHostPort(n.addr)
 			c.Nodes[0].Do("CLUSTER", "MEET", host, port)
@@ -65,8 +65,7 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// agreed reports whether every node knows the replica of each primary, without which a replica is
-// not elected.
+// agreed reports whether every node knows the replica of each primary. Without that a replica is not elected.
 func (c *Cluster) agreed() bool {
 	for _, n := range c.Nodes {
 		table, _ := redis.String(n.Do("CLUSTER", "NODES"), nil)
@@ -95,7 +94,7 @@ func (s *Server) ServeAlone() {
 	Wait(s.t, "the cluster of one is ready", func() bool { return s.clusterInfo("cluster_state") == "ok" })
 }
 
-// addSlots gives the slots from first to the one before end to the node.
+// addSlots assigns the slots from first up to, but not including, end to the node.
 func (s *Server) addSlots(first, end int) {
 	args := []any{"ADDSLOTS"} // ADDSLOTSRANGE came with 7.0
 	for slot := first; slot < end; slot++ {
@@ -123,7 +122,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Slot returns the slot of key, by the servers' own account.
+// Slot returns the slot of key, as the servers compute it.
 func (c *Cluster) Slot(key string) int {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -135,7 +134,7 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// Owner returns the node that serves the slot of key and knows it, or -1.
+// Owner returns the index of the node that serves the slot of key and knows it, or -1.
 func (c *Cluster) Owner(key string) int {
 	c.t.Helper()
 	slot := c.Slot(key)
@@ -147,7 +146,7 @@ func (c *Cluster) Owner(key string) int {
 	return -1
 }
 
-// serves reports whether the node takes itself for the primary of slot.
+// serves reports whether the node considers itself the primary of slot.
 func (s *Server) serves(slot int) bool {
 	table, _ := redis.String(s.ask("CLUSTER", "NODES"))
 	for line := range strings.Lines(table) {
@@ -170,7 +169,7 @@ func (s *Server) serves(slot int) bool {
 	return false
 }
 
-// Agree waits until every node that runs knows who serves the slot of key. After a move that takes a second before Redis 7.
+// Agree waits until every running node knows who serves the slot of key. Before Redis 7 that takes a second after a move.
 func (c *Cluster) Agree(key string) {
 	c.t.Helper()
 	Wait(c.t, "all nodes know who serves "+key, func() bool {
@@ -188,13 +187,12 @@ func (c *Cluster) Agree(key string) {
 	})
 }
 
-// Move moves the slot of key, with all that is in it, to another node, step by step as the
-// specification has it: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/.
-// The primaries that have nothing to do with it are not told: they hear of it from the others. midway is
-// called when the keys have moved and the slot has not.
+// Move moves the slot of key, with all that is in it, to another node, step by step as in the specification:
+// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/. Primaries that have no part in the move hear of
+// it only from the others. midway is called when the keys have moved and the slot has not.
 //
-// It begins when all know of the move before: a node that takes a slot counts on from the highest epoch that it knows, and
-// one that is told of two owners of the same epoch may keep the earlier one for good.
+// Move begins when all nodes know of the move before. A node that takes a slot counts on from the highest epoch that it knows,
+// and a node that hears of two owners of the same epoch may keep the earlier one for good.
 func (c *Cluster) Move(key string, to int, midway ...func()) {
 	c.t.Helper()
 	c.Agree(key)
@@ -218,7 +216,7 @@ func (c *Cluster) Move(key string, to int, midway ...func()) {
 		for _, k := range keys {
 			args = append(args, k)
 		}
-		source.Do("MIGRATE", args...) // NOKEY, where they have expired meanwhile, is no error
+		source.Do("MIGRATE", args...) // NOKEY is no error: the keys have expired meanwhile
 	}
 	for _, f := range midway {
 		f()
@@ -228,7 +226,7 @@ func (c *Cluster) Move(key string, to int, midway ...func()) {
 	Wait(c.t, fmt.Sprintf("node %d serves slot %d", to, slot), func() bool { return c.Owner(key) == to })
 }
 
-// Remove takes a node out of the cluster, with its replica, as redis-cli --cluster del-node does. What it serves is not moved.
+// Remove takes a node and its replica out of the cluster, as redis-cli --cluster del-node does. Its slots are not moved.
 func (c *Cluster) Remove(node int) {
 	c.t.Helper()
 	for _, gone := range []int{node + 3, node} {

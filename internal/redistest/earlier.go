@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Earlier returns t with a wall reading that is d earlier, and the same monotonic one. That is how a time
-// looks that was taken before the machine slept for d.
+// Earlier returns t with a wall clock reading that is d earlier, and the same monotonic reading. A time that was taken before
+// the machine slept for d looks like this.
 func Earlier(t time.Time, d time.Duration) time.Time {
 	was := t
 	wall := (*uint64)(unsafe.Pointer(&t)) // a flag, 33 bits of seconds, 30 bits of nanoseconds

@@ -6,21 +6,21 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ReplicaOf demotes s by hand: it follows primary from now on, and takes no writes.
+// ReplicaOf demotes s by hand: from now on it follows primary, and accepts no writes.
 func (s *Server) ReplicaOf(primary *Server) {
 	s.t.Helper()
 	host, port, _ := net.SplitHostPort(primary.addr)
 	s.Do("REPLICAOF", host, port)
 }
 
-// Promote makes a replica a primary, whatever the one that it follows does.
+// Promote makes a replica a primary, whatever its old primary does.
 func (s *Server) Promote() {
 	s.t.Helper()
 	s.Do("REPLICAOF", "NO", "ONE")
 }
 
-// FailoverTo is a planned failover: s hands over to its replica, and follows it. It returns when both
-// know. Servers before 6.2 have no FAILOVER, and do it by hand, without waiting for what the replica lacks.
+// FailoverTo is a planned failover: s hands over to its replica, and follows it. FailoverTo returns when both servers know.
+// Servers before 6.2 have no FAILOVER: there it is done by hand, without waiting for what the replica lacks.
 func (s *Server) FailoverTo(replica *Server) {
 	s.t.Helper()
 	host, port, _ := net.SplitHostPort(replica.addr)

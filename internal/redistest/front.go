@@ -11,8 +11,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Front is a proxy before a real server. It reads what clients send, command by command, and can fall
-// silent in a chosen phase of their connections, hold a command back, or answer it in the server's place.
+// A Front is a proxy in front of a real server. It reads what clients send, command by command. It can fall silent in a chosen
+// phase of their connections, hold a command back, or answer it in place of the server.
 type Front struct {
 	t      testing.TB
 	target string
@@ -33,15 +33,15 @@ type Phase int
 
 const (
 	Nowhere     Phase = iota
-	AtDial            // the handshake of TCP is never completed
-	AtHandshake       // connections are accepted, and that is all
+	AtDial            // the TCP handshake is never completed
+	AtHandshake       // connections are accepted, and nothing more happens
 	AtAuth
 	AtSelect
 	AtCommand  // at every other command
-	AtReply    // the server executes the command, and its reply never comes
-	OnOldConns // connections that are open now are silent, and new ones work
-	AtAccept   // connections are accepted, and nothing is ever answered, whatever the phase
-	Everywhere // what is open now is silent, and dialling hangs: a path that swallows everything
+	AtReply    // the server executes the command, but its reply never comes
+	OnOldConns // connections that are open now fall silent, and new ones work
+	AtAccept   // connections are accepted, and no command is ever answered, in whatever phase
+	Everywhere // open connections fall silent, and dialling hangs: a path that swallows everything
 )
 
 func (p Phase) dialling() bool { return p == AtDial || p == Everywhere }
@@ -59,14 +59,14 @@ func phaseOf(command []string) Phase {
 
 // A Fate is what happens to a command.
 type Fate struct {
-	Delay time.Duration // before it goes on to the server; other connections may overtake
-	Reply string        // sent in the server's place, as it is on the wire, such as "-ERR no\r\n"
+	Delay time.Duration // before it goes on to the server; other connections may overtake it
+	Reply string        // sent in place of the server, in wire format, such as "-ERR no\r\n"
 }
 
-// Bulk is a string as a server sends it, for a Fate.
+// Bulk returns a string as a server sends it, for a Fate.
 func Bulk(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
 
-// NewFront starts a Front of s, until the end of the test.
+// NewFront starts a Front of s. It ends with the test.
 func NewFront(t testing.TB, s *Server) *Front { return newFront(t, s, nil, nil) }
 
 // NewTLSFront starts a Front of s that speaks TLS to its clients.
@@ -84,22 +84,22 @@ func newFront(t testing.TB, s *Server, server, client *tls.Config) *Front {
 // Addr returns host and port that clients dial.
 func (f *Front) Addr() string { return f.relay.Addr() }
 
-// Pool returns a plain pool for the server behind it, as [Server.Pool] does.
+// Pool returns a plain pool for the server behind the Front, as [Server.Pool] does.
 func (f *Front) Pool(opts ...redis.DialOption) *redis.Pool { return poolOf(f.t, f.Addr(), opts) }
 
-// TLS returns the configuration with which clients trust it.
+// TLS returns the configuration with which clients trust the Front.
 func (f *Front) TLS() *tls.Config { return f.trust }
 
-// On has hook decide about each command from now on; nil lets all pass. It is called on the goroutine
-// of the command's connection, which may wait there.
+// On makes hook decide about each command from now on; nil lets all pass. hook is called on the goroutine of the command's
+// connection, which may wait in it.
 func (f *Front) On(hook func(command []string) Fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = hook
 }
 
-// Hang falls silent in phase p. Where that is a phase of new connections the open ones are cut, as by a
-// server that went away.
+// Hang makes the Front fall silent in phase p. If p is a phase of new connections, the open ones are cut, as if the server had
+// gone away.
 func (f *Front) Hang(p Phase) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -143,7 +143,7 @@ func (f *Front) Hung() int {
 	return f.hung
 }
 
-// Most returns how many connections were open at once, at most.
+// Most returns the largest number of connections that were open at the same time.
 func (f *Front) Most() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// A frontConn is a connection of a client, and the one to the server behind it.
+// A frontConn is a connection of a client, together with the connection to the server behind it.
 type frontConn struct {
 	front  *Front
 	raw    net.Conn
 	client net.Conn      // raw, or TLS over it
 	gone   chan struct{} // closed when the client has gone
 
-	streaming bool // it has subscribed: the server speaks when it wants to
+	streaming bool // the client has subscribed: the server sends unasked
 
 	old, silent bool // front.mu protects them
 }
 
-// A command is what a client has sent, and how.
+// A command is what a client has sent: raw, and split into words.
 type command struct {
 	raw   []byte
 	words []string
 }
 
-// serve ends when the client has gone, or was cut, and the server has executed what it sent.
+// serve ends when the client has gone or was cut, and the server has executed everything that the client sent.
 func (f *Front) serve(r *Relay, raw net.Conn) {
 	c := &frontConn{front: f, raw: raw, client: raw, gone: make(chan struct{})}
 	f.mu.Lock()
@@ -71,8 +71,8 @@ func (c *frontConn) handshake() bool {
 	return secure.Handshake() == nil
 }
 
-// execute has the server execute the commands one by one, and passes its replies on. What was sent before
-// the client went is executed too, as it is without a proxy.
+// execute makes the server execute the commands one by one, and passes its replies on. Commands that were sent before the
+// client went away are executed too, as they would be without a proxy.
 func (c *frontConn) execute(r *Relay, commands <-chan command) {
 	server, err := net.Dial("tcp", c.front.target) // the relay does not cut it
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *frontConn) execute(r *Relay, commands <-chan command) {
 	io.Copy(io.Discard, server)                         //nolint:errcheck // an unread reply would reset the connection
 }
 
-// pass reports whether the connection goes on.
+// pass handles one command. It reports whether the connection goes on.
 func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufio.Reader) bool {
 	phase := phaseOf(next.words)
 	if c.front.hangs(c, phase) {
@@ -111,7 +111,7 @@ func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufi
 		return false
 	}
 	fate := c.front.decide(next.words)
-	time.Sleep(fate.Delay) // also when the client goes meanwhile: the command is on its way
+	time.Sleep(fate.Delay) // even if the client goes away meanwhile: the command is on its way
 	if fate.Reply != "" {
 		_, err := io.WriteString(c.client, fate.Reply)
 		return err == nil
@@ -138,7 +138,7 @@ func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufi
 	return err == nil
 }
 
-// readValue reads the next request or reply as it is on the wire, and the strings in it:
+// readValue reads the next request or reply in wire format, and the strings in it:
 // https://redis.io/docs/latest/develop/reference/protocol-spec/.
 func readValue(in *bufio.Reader) (raw []byte, words []string, err error) {
 	for open := 1; open > 0; open-- {

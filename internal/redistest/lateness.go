@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Lateness is how late this machine, and this process, let a goroutine run that wanted to sleep for
-// a moment. The caller that measures times measures this beside them: they can't be more punctual.
+// A Lateness measures how late this machine, and this process, wake a goroutine that slept for a moment. A test that measures
+// times measures this beside them: they can't be more punctual.
 type Lateness struct {
 	moment time.Duration
 	stop   chan struct{}
@@ -15,7 +15,7 @@ type Lateness struct {
 
 	mu   sync.Mutex
 	naps []nap
-	due  time.Time // when the nap that is under way should be over
+	due  time.Time // when the nap under way should end
 }
 
 // A nap is one such sleep.
@@ -23,7 +23,7 @@ type nap struct{ due, woken time.Time }
 
 func (n nap) late() time.Duration { return n.woken.Sub(n.due) }
 
-// MeasureLateness measures until Stop.
+// MeasureLateness measures until Stop or Naps.
 func MeasureLateness() *Lateness { return MeasureLatenessBy(2 * time.Millisecond) }
 
 // MeasureLatenessBy is MeasureLateness with moments of another length.
@@ -50,7 +50,7 @@ func MeasureLatenessBy(moment time.Duration) *Lateness {
 	return l
 }
 
-// Stop returns by how much it was late in all, leaving out what was less than a millisecond.
+// Stop returns the sum of the latenesses, without those of less than a millisecond.
 func (l *Lateness) Stop() (sum time.Duration) {
 	for _, late := range l.Naps() {
 		if late > time.Millisecond {
@@ -60,7 +60,7 @@ func (l *Lateness) Stop() (sum time.Duration) {
 	return sum
 }
 
-// Naps stops measuring and returns how late it was each time.
+// Naps stops measuring and returns how late each nap ended.
 func (l *Lateness) Naps() []time.Duration {
 	close(l.stop)
 	l.over.Wait()
@@ -71,7 +71,7 @@ func (l *Lateness) Naps() []time.Duration {
 	return all
 }
 
-// Worst returns how late it was at most between two times, and half a moment where that was less.
+// Worst returns the largest lateness between two times, but at least half a moment.
 func (l *Lateness) Worst(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

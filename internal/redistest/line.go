@@ -9,13 +9,13 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A line is a connection to the server that is kept for Do, so that those who poll don't dial each time.
+// A line is a connection to the server that is kept for Do, so that a caller that polls need not dial each time.
 type line struct {
 	mu   sync.Mutex
-	conn redis.Conn // nil while it is used, and before
+	conn redis.Conn // nil while it is in use, and before the first use
 }
 
-var unknown = regexp.MustCompile("unknown (sub)?command|is not supported") // says miniredis
+var unknown = regexp.MustCompile("unknown (sub)?command|is not supported") // the words of miniredis
 
 // Do runs a command on a connection that no other caller uses, and fails the test if that fails.
 func (s *Server) Do(command string, args ...any) any {
@@ -38,7 +38,7 @@ func (s *Server) try(command string, args ...any) (any, error) {
 			s.line.put(c)
 			return reply, err
 		}
-		c.Close() // the server has been started again, or has killed the connection
+		c.Close() // the server was restarted, or has killed the connection
 	}
 	c, err := redis.Dial("tcp", s.addr, redis.DialReadTimeout(30*time.Second)) // DEBUG takes its time
 	if err != nil {

@@ -14,25 +14,25 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A Role is what the test binary does instead of the tests where Variable is set in its environment,
-// so that a test can start it again as another process. Run gets the value, and returns the exit status.
+// A Role is what the test binary does in place of the tests if Variable is set in its environment. So a test can start its own
+// binary as another process. Run gets the value, and returns the exit status.
 type Role struct {
 	Variable string
 	Run      func(value string) int
 }
 
-// afterlife is how long goroutines may outlive the tests: an abandoned Client finishes what it has begun,
-// such as a clean-up, which ends with the TTL at the latest.
+// afterlife is how long goroutines may outlive the tests. An abandoned Client finishes what it has begun, such as a clean-up.
+// That ends with the TTL at the latest.
 const afterlife = 30 * time.Second
 
 // testsAtOnce is how many tests run at once for each processor.
 var testsAtOnce = 4
 
-// FewAtOnce is for packages, before Main, whose tests measure times and do much at once themselves.
+// FewAtOnce is for packages whose tests measure times and do much in parallel themselves. Call it before Main.
 func FewAtOnce() { testsAtOnce = 2 }
 
-// Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they
-// leave a goroutine behind that does not end within half a minute. It does not return.
+// Main is the TestMain of a package. It runs the tests without the log of the library, and fails if they leave a goroutine
+// behind that does not end within half a minute. It does not return.
 func Main(m *testing.M, roles ...Role) {
 	for _, r := range roles {
 		if value := os.Getenv(r.Variable); value != "" {
@@ -51,8 +51,8 @@ func Main(m *testing.M, roles ...Role) {
 	os.Exit(code)
 }
 
-// together lets more tests run at once than there are processors, unless the command line says how many: most of
-// them wait most of the time.
+// together lets more tests run at once than there are processors, unless the command line sets the number. Most tests mostly
+// wait.
 func together() {
 	flag.Parse()
 	given := false
@@ -62,7 +62,7 @@ func together() {
 	}
 }
 
-// leftover returns what still runs when afterlife is over.
+// leftover returns an error if goroutines still run when afterlife is over.
 func leftover() error {
 	for end := time.Now().Add(afterlife); ; {
 		err := goleak.Find() // tries for some seconds, too

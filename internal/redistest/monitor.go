@@ -11,7 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Monitor has heard every command of a real server since it was made, also those in scripts.
+// A Monitor hears every command that a real server executes from now on, also those in scripts.
 type Monitor struct {
 	t      testing.TB
 	server *Server
@@ -55,7 +55,7 @@ func (s *Server) Monitor() *Monitor {
 	return m
 }
 
-// Lines returns what the server has executed until now, oldest first.
+// Lines returns what the server has executed so far, the oldest first.
 func (m *Monitor) Lines() []string {
 	m.t.Helper()
 	m.mu.Lock()
@@ -73,8 +73,8 @@ func (m *Monitor) Lines() []string {
 	return lines
 }
 
-// Executed returns those of the Lines that call command, whatever its case, with key as the first
-// argument, in a script or not.
+// Executed returns those Lines that call command, in upper or lower case, with key as the first argument, from a client or a
+// script.
 func (m *Monitor) Executed(command, key string) []string {
 	m.t.Helper()
 	call := regexp.MustCompile(`(?i)\] "` + regexp.QuoteMeta(command) + `" "` + regexp.QuoteMeta(key) + `"`)

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Phases tells whom readers and writers of one key have overtaken, by the order in which the server has executed it. Each
-// process has one goroutine of each side at most.
+// Phases says by whom waiting readers and writers of one key were overtaken, in the order in which the server executed
+// everything. Each process must have at most one goroutine of each side.
 type Phases struct{ Readers, Writers Waits }
 
-// Waits are those of one side. In each, a reader may see one writer begin. A writer may see one phase of readers before
-// the next writer, in which no process has two turns.
+// Waits describes the waits of one side. While a reader waits, at most one writer may begin. A writer may see one phase of
+// readers before the next writer, and no process has two turns in a phase.
 type Waits struct {
-	N      int // how many there were
-	Passed int // in which more than that has happened
-	Most   int // how many writers a reader has seen, and how many turns of a process a writer
+	N      int // how many waits there were
+	Passed int // how many in which more than that has happened
+	Most   int // the most writers that a reader saw begin, or turns of one process that a writer saw
 }
 
 func (w *Waits) end(seen int) {
@@ -25,9 +25,9 @@ func (w *Waits) end(seen int) {
 	w.Most = max(w.Most, seen)
 }
 
-// A writerWait is that of one writer.
+// A writerWait is the wait of one writer.
 type writerWait struct {
-	turns map[string]int // of each process as a reader since a writer began
+	turns map[string]int // by process: its turns as a reader since the last writer began
 	most  int
 }
 
@@ -38,14 +38,14 @@ var (
 	phaseWriter = regexp.MustCompile(`lua\] "SET" "[^"]*" "[^*"]+" "PX"`)
 )
 
-// ReadPhases reads the Lines of a Monitor that has heard of one key.
+// ReadPhases reads the Lines of a Monitor that has seen only one key.
 func ReadPhases(lines []string) (p Phases) {
-	readers := make(map[string]int) // marks of those that wait, and how many writers have begun
+	readers := make(map[string]int) // marks of waiting readers, and how many writers have begun since
 	writers := make(map[string]*writerWait)
 	tokens := make(map[string]bool) // of readers that have entered
-	gone := ""                      // the last reader's mark that went in this script: of one that enters, if one does
+	gone := ""                      // the mark that this script removed last: of the reader that enters, if one does
 	for _, line := range lines {
-		if !strings.Contains(line, " lua] ") { // the next script
+		if !strings.Contains(line, " lua] ") { // a new script begins
 			gone = ""
 		}
 		switch show, hide := phaseShow.FindStringSubmatch(line), phaseHide.FindStringSubmatch(line); {
@@ -78,7 +78,7 @@ func ReadPhases(lines []string) (p Phases) {
 		default:
 			if token := phaseReader.FindStringSubmatch(line); token != nil && !tokens[token[1]] {
 				tokens[token[1]] = true
-				if gone == "" { // it enters together with another
+				if gone == "" { // it enters together with another reader
 					continue
 				}
 				for _, w := range writers {

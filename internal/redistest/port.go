@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// A claim keeps a port from all tests of this machine but one. Between the look at a port and the start of a
-// server on it, and while a server is down, no server listens there: a server of another process could come up, and
-// two tests would take it for theirs. So the caller that wants a port has its number in UDP too, which no other caller uses.
-// The system ends the claim with the process.
+// A claim reserves a port for one test of this machine. Between the look at a port and the start of a server on it, and while
+// a server is down, no server listens there. A server of another process could then come up, and two tests would take it for
+// their own. So a test that wants a port also binds the UDP port with the same number, which nothing else uses. The system
+// ends the claim when the process ends.
 type claim struct{ udp net.PacketConn }
 
-// claimPort returns nil if a server listens on the port, or claims it. A nil claim can be released.
+// claimPort claims a port, or returns nil if it is claimed or a server listens on it. A nil claim can be released.
 func claimPort(port int) *claim {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	udp, err := net.ListenPacket("udp", address)
@@ -35,9 +35,9 @@ func (c *claim) release() {
 	}
 }
 
-// claimAddr returns a loopback address that no server listens on, and the claim to it. Its port is below those that
-// the system gives to outgoing connections: else, while a server is down, a client that dials it could be given
-// its port, and be connected to itself.
+// claimAddr returns a loopback address that no server listens on, and the claim to it. Its port is below those that the system
+// gives to outgoing connections. Otherwise a client that dials a server that is down could get the same port for itself, and
+// be connected to itself.
 func claimAddr(t testing.TB) (string, *claim) {
 	t.Helper()
 	for range 100 {
@@ -50,7 +50,7 @@ func claimAddr(t testing.TB) (string, *claim) {
 	return "", nil
 }
 
-// FreeAddr returns a loopback address that no server listens on, and no other test is given before this one ends.
+// FreeAddr returns a loopback address that no server listens on, and that no other test gets before this one ends.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	addr, c := claimAddr(t)

@@ -11,10 +11,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Proxy is the network between a client and a server. It hands packets on after a delay, and can catch one by what is
-// in it, hold parts of the traffic back, or treat packets badly. Each connection keeps its own order, so what is caught
-// on one is overtaken by what the client sends on another. As in a network, what a client has sent arrives also when the
-// client has hung up meanwhile.
+// A Proxy is the network between a client and a server. It passes packets on after a delay. It can catch a packet by its
+// content, hold parts of the traffic back, or damage packets. Each connection keeps its order, so a caught packet is overtaken
+// only by what the client sends on other connections. As in a real network, what a client has sent arrives even if the client
+// has hung up since.
 type Proxy struct {
 	t      testing.TB
 	relay  *Relay
@@ -24,37 +24,37 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	catches  []*Caught
-	held     map[Part]chan struct{} // closed when the part is let go
+	held     map[Part]chan struct{} // closed when the part is released
 	treat    func(reply bool) Treatment
 	treated  int
 	answered time.Time
 }
 
-// A Part is some of the traffic.
+// A Part is one kind of traffic.
 type Part int
 
 const (
 	Requests Part = iota // what clients send
-	Replies              // what the server sends on connections that have never subscribed
-	Messages             // what it sends on those that have
+	Replies              // what the server sends on connections that never subscribed
+	Messages             // what the server sends on connections that did subscribe
 )
 
-// A Treatment is what a Proxy does to a packet: to a request, or a reply. The zero one lets it pass.
+// A Treatment is what a Proxy does to a packet, a request or a reply. The zero Treatment lets it pass.
 type Treatment struct {
-	Delay time.Duration // it arrives later, and so does what follows
+	Delay time.Duration // it arrives later, and so does what follows it
 	Harm  Harm
 
 	until <-chan struct{} // it arrives when this is closed; nil: at once
 }
 
-// A Harm is what becomes of a packet that does not arrive.
+// A Harm is what happens to a packet that does not arrive.
 type Harm int
 
 const (
 	None    Harm = iota
 	Reset        // the connection is reset instead
-	Halved       // half of it arrives, and the connection is reset
-	Silence      // neither it nor anything that follows in its direction arrives
+	Halved       // half of it arrives, then the connection is reset
+	Silence      // neither it nor anything after it in its direction arrives
 )
 
 // Proxy starts a proxy in front of s. It ends with the test.
@@ -63,7 +63,7 @@ func (s *Server) Proxy() *Proxy {
 	return NewProxy(s.t, s.addr)
 }
 
-// NewProxy starts a proxy in front of the server at addr. It ends with t, which may be sooner than the server does.
+// NewProxy starts a proxy in front of the server at addr. It ends with t, perhaps before the server does.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	return newProxy(t, addr, 0)
@@ -74,7 +74,7 @@ func newProxy(t testing.TB, addr string, oneWay time.Duration) *Proxy {
 	p := &Proxy{t: t, server: addr, oneWay: oneWay, held: make(map[Part]chan struct{})}
 	made := make(chan struct{})
 	p.relay = NewRelay(t, "127.0.0.1:0", func(r *Relay, client net.Conn) {
-		<-made // a client that takes the port for its own may be there already
+		<-made // a client that takes the port for its own may connect already
 		p.serve(r, client)
 	})
 	close(made)
@@ -84,19 +84,19 @@ func newProxy(t testing.TB, addr string, oneWay time.Duration) *Proxy {
 // A Network is a Proxy whose Cut lets clients connect again at once.
 type Network struct{ *Proxy }
 
-// Network returns a network in front of s, on which every packet takes so long each way.
+// Network returns a network in front of s on which every packet takes oneWay in each direction.
 func (s *Server) Network(oneWay time.Duration) *Network {
 	s.t.Helper()
 	return &Network{newProxy(s.t, s.addr, oneWay)}
 }
 
-// Cut breaks all connections. What is on its way, or held back, is lost.
+// Cut breaks all connections. Packets on their way or held back are lost.
 func (n *Network) Cut() {
 	n.Proxy.Cut()
 	n.Mend()
 }
 
-// Addr is where clients find the server behind the proxy.
+// Addr returns the address at which clients find the server behind the proxy.
 func (p *Proxy) Addr() string { return p.relay.Addr() }
 
 // URL returns the address as a URL.
@@ -111,8 +111,7 @@ func (p *Proxy) Cut() { p.relay.Cut() }
 // Mend ends Cut.
 func (p *Proxy) Mend() { p.relay.Mend() }
 
-// Caught is a packet on its way to the server that the proxy holds back, with all that follows on its
-// connection.
+// Caught is a packet on its way to the server that the proxy holds back, with everything that follows on its connection.
 type Caught struct {
 	words   []string
 	arrived chan struct{} // closed when there is such a packet
@@ -120,7 +119,7 @@ type Caught struct {
 	release func()
 }
 
-// Catch has the proxy hold back the next packet to the server that has all the words in it.
+// Catch makes the proxy hold back the next packet to the server that contains all the words.
 func (p *Proxy) Catch(words ...string) *Caught {
 	c := &Caught{words: words, arrived: make(chan struct{}), let: make(chan struct{})}
 	c.release = sync.OnceFunc(func() { close(c.let) })
@@ -133,7 +132,7 @@ func (p *Proxy) Catch(words ...string) *Caught {
 // Arrived is closed once the packet is held.
 func (c *Caught) Arrived() <-chan struct{} { return c.arrived }
 
-// Release lets the packet go on to the server, or a packet that has not come yet pass.
+// Release lets the packet go on to the server. If it has not come yet, it will pass.
 func (c *Caught) Release() { c.release() }
 
 func (c *Caught) matches(packet []byte) bool {
@@ -145,7 +144,7 @@ func (c *Caught) matches(packet []byte) bool {
 	return true
 }
 
-// Hold keeps these parts back until they are released, or everything if none is named. Then they arrive late, as by TCP.
+// Hold keeps these parts back until Release, or all parts if none is named. Then they arrive late, as over TCP.
 func (p *Proxy) Hold(parts ...Part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +155,7 @@ func (p *Proxy) Hold(parts ...Part) {
 	}
 }
 
-// Release ends Hold, of these parts or of all.
+// Release ends Hold for these parts, or for all.
 func (p *Proxy) Release(parts ...Part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,28 +174,28 @@ func orAll(parts []Part) []Part {
 	return parts
 }
 
-// Treat has treat decide what happens to each packet from now on; nil lets everything pass. It is called for one
-// packet at a time.
+// Treat makes treat decide what happens to each packet from now on; nil lets everything pass. It is called for one packet at a
+// time.
 func (p *Proxy) Treat(treat func(reply bool) Treatment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.treat = treat
 }
 
-// Treated returns how many packets Treat has not let pass.
+// Treated returns how many packets Treat did not let pass.
 func (p *Proxy) Treated() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.treated
 }
 
-// Answered returns when the last request was passed on that the server has answered, so that it can't have
-// been executed before that.
+// Answered returns when the last request that the server has answered was passed on. The server can't have executed it before
+// that.
 func (p *Proxy) Answered() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.answered
 }
 
-// Replied returns how often something of the Replies was passed on to a client.
+// Replied returns how often a packet of the Replies was passed on to a client.
 func (p *Proxy) Replied() int64 { return p.sent.Load() }

@@ -33,7 +33,7 @@ func (p *Proxy) decide(packet []byte, part Part) Treatment {
 	return what
 }
 
-// pause returns after d, and when until is closed.
+// pause waits for d, and until the channel is closed.
 func (p *Proxy) pause(d time.Duration, until <-chan struct{}) {
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -46,7 +46,7 @@ func (p *Proxy) pause(d time.Duration, until <-chan struct{}) {
 	if until != nil {
 		select {
 		case <-until:
-		case <-p.t.Context().Done(): // ends just before the Cleanups, of which some may wait for the packet
+		case <-p.t.Context().Done(): // ends just before the Cleanups, some of which may wait for the packet
 		case <-p.relay.Ending():
 		}
 	}
@@ -61,7 +61,7 @@ type path struct {
 	asked time.Time // when the last request was passed on
 }
 
-// serve hands on what both ends send until both have nothing more to send.
+// serve passes on what both ends send, until neither has more to send.
 func (p *Proxy) serve(r *Relay, client net.Conn) {
 	server, err := r.Dial(p.server)
 	if err != nil {
@@ -79,13 +79,13 @@ func (p *Proxy) serve(r *Relay, client net.Conn) {
 	replies.Wait()
 }
 
-// A packet is what was read at once.
+// A packet is what one Read returned.
 type packet struct {
 	bytes []byte
 	due   time.Time
 }
 
-// carry hands on one direction. A side that does not read any more gets nothing, and the other's packets go on.
+// carry passes on one direction. If to does not read any more, its packets are dropped, and the other direction goes on.
 func (w *path) carry(from, to net.Conn, reply bool) {
 	packets := make(chan packet, 1<<12)
 	var reading sync.WaitGroup
@@ -159,7 +159,7 @@ func (w *path) passing(part Part) {
 	}
 }
 
-// reset closes connections in a way that the other side hears as a reset.
+// reset closes connections so that the other side gets a reset.
 func reset(conns ...net.Conn) {
 	for _, c := range conns {
 		if tcp, ok := c.(*net.TCPConn); ok {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Relay is what all that stands between a client and a server has in common: it listens, has each connection
-// served, and ends with the test.
+// A Relay is the common part of everything that stands between a client and a server. It listens, serves each connection, and
+// ends with the test.
 type Relay struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -20,12 +20,12 @@ type Relay struct {
 	conns   map[net.Conn]bool
 	down    bool
 	ended   bool
-	filling []net.Conn    // what fills the queue of the listener
-	resume  chan struct{} // closed when connections are accepted again; nil while they are
+	filling []net.Conn    // connections that fill the queue of the listener
+	resume  chan struct{} // closed when connections are accepted again; nil while they are accepted
 }
 
-// NewRelay listens on addr, or on a port of its own where addr is "", and has every connection served by serve, in a
-// goroutine of its own. When that returns the connection is closed.
+// NewRelay listens on addr, or on its own port if addr is "". It runs serve for every connection, each on its own goroutine.
+// When serve returns, the connection is closed.
 func NewRelay(t testing.TB, addr string, serve func(r *Relay, client net.Conn)) *Relay {
 	t.Helper()
 	l, err := listen(t, addr)
@@ -59,7 +59,7 @@ func listen(t testing.TB, addr string) (l net.Listener, err error) {
 	if addr != "" {
 		return net.Listen("tcp", addr)
 	}
-	for range 10 { // what is no test may take the port between our look and this
+	for range 10 { // a program that is no test may take the port after claimAddr looked
 		addr, c := claimAddr(t)
 		if l, err = net.Listen("tcp", addr); err == nil {
 			t.Cleanup(c.release)
@@ -73,10 +73,10 @@ func listen(t testing.TB, addr string) (l net.Listener, err error) {
 // Addr returns host and port of the clients' end.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
-// Ending is closed when the relay ends, so that nothing waits in it any more.
+// Ending is closed when the relay ends, so that nothing in it goes on waiting.
 func (r *Relay) Ending() <-chan struct{} { return r.ending }
 
-// Go runs f. The relay does not end before it has returned.
+// Go runs f on a goroutine. The relay does not end before f has returned.
 func (r *Relay) Go(f func()) { r.running.Go(f) }
 
 // Dial opens a connection to a server. The caller has to Drop it.
@@ -99,7 +99,7 @@ func (r *Relay) Drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// keep notes a connection, or closes it if there may be none.
+// keep registers a connection, or closes it if none are allowed now.
 func (r *Relay) keep(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *Relay) Mend() {
 	r.down = false
 }
 
-// stopAccepting leaves the listener with a full queue, so that the system ignores the process that dials.
+// stopAccepting leaves the listener with a full queue, so that the system ignores every new dial.
 func (r *Relay) stopAccepting() error {
 	l := r.listener.(*net.TCPListener) //nolint:forcetypeassert // what a listener of tcp is
 	r.mu.Lock()
@@ -176,7 +176,7 @@ func (r *Relay) awaitResume() {
 	}
 }
 
-// close ends all connections, and waits for what the relay runs.
+// close ends all connections, and waits for the goroutines of the relay.
 func (r *Relay) close() {
 	r.mu.Lock()
 	r.ended, r.resume = true, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Replicas starts a real primary with n replicas that are in step with it. It skips the test where
-// no real server is installed.
+// Replicas starts a real primary with n replicas that are in step with it. It skips the test where no real server is
+// installed.
 func Replicas(t testing.TB, n int) (primary *Server, replicas []*Server) {
 	t.Helper()
 	primary = Real(t, replicating...)
@@ -22,11 +22,11 @@ func Replicas(t testing.TB, n int) (primary *Server, replicas []*Server) {
 	return primary, replicas
 }
 
-// replicating are the settings that let replicas be in step after a second. By default a primary waits
-// for 5 s in case that more replicas come, and says hello to them every 10 s.
+// replicating are the settings with which replicas are in step after a second. By default a primary waits 5 s for more
+// replicas, and sends them a PING every 10 s.
 var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
-// Role returns what the server takes itself for: master, slave or sentinel; or "" if it does not answer.
+// Role returns the server's own view of its role: master, slave or sentinel; or "" if it does not answer.
 func (s *Server) Role() string {
 	if role := s.role(); len(role) > 0 {
 		word, _ := redis.String(role[0], nil)
@@ -35,8 +35,7 @@ func (s *Server) Role() string {
 	return ""
 }
 
-// Online returns how many replicas the server has that have asked for what it has just written: their
-// first synchronisation is over.
+// Online returns how many replicas have acknowledged something that the server wrote: their first synchronisation is over.
 func (s *Server) Online() int {
 	role := s.role()
 	if len(role) < 3 {

@@ -11,15 +11,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Sentinel is a primary with two replicas under the watch of three Sentinels, which make a replica
-// the primary when the primary has not answered for a second.
+// A Sentinel is a primary with two replicas, watched by three Sentinels. They make a replica the primary when the primary has
+// not answered for a second.
 type Sentinel struct {
-	Name      string    // of the primary, for the Sentinels
+	Name      string    // of the primary, as the Sentinels know it
 	Sentinels []*Server // three
-	Servers   []*Server // three; the first is the primary, to begin with
+	Servers   []*Server // three; at first Servers[0] is the primary
 }
 
-// StartSentinel starts them all. It skips the test where no real server is installed.
+// StartSentinel starts all six servers. It skips the test where no real server is installed.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	primary, replicas := Replicas(t, 2)
@@ -40,7 +40,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return g
 }
 
-// Watch starts a Sentinel for the primary at addr. It writes what it learns into its configuration file.
+// Watch starts a Sentinel for the primary at addr. The Sentinel writes what it learns into its configuration file.
 func Watch(t testing.TB, name, addr string) *Server {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
@@ -68,7 +68,7 @@ func (g *Sentinel) Addrs() []string {
 	return addrs
 }
 
-// Primary returns the server that all Sentinels call the primary, and that agrees; or nil.
+// Primary returns the server that all Sentinels call the primary, if it agrees; or nil.
 func (g *Sentinel) Primary() *Server {
 	var primary *Server
 	for i, s := range g.Sentinels {
@@ -92,8 +92,8 @@ func (g *Sentinel) Primary() *Server {
 	return primary
 }
 
-// Failover has a Sentinel make a replica the primary, and returns that when primary, which is asked until then, knows of
-// one. Sentinels that are late give a failover up, so it is ordered again.
+// Failover orders a Sentinel to make a replica the primary, and waits until primary returns a new one. primary is called again
+// and again. Sentinels that are late give a failover up, so Failover repeats the order.
 func (g *Sentinel) Failover(t testing.TB, by *Server, primary func() *Server) *Server {
 	t.Helper()
 	const again, patience = 15 * time.Second, 2 * time.Minute

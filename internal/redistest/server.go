@@ -1,5 +1,5 @@
-// Package redistest gives tests Redis servers: real processes on free loopback ports where a
-// redis-server or valkey-server is installed, and miniredis otherwise.
+// Package redistest gives Redis servers to tests: real processes on free loopback ports if redis-server or valkey-server is
+// installed, and miniredis otherwise.
 package redistest
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Server is a Redis server that ends with the test, also when the test binary is killed.
+// A Server is a Redis server that ends with the test, even if the test binary is killed.
 type Server struct {
 	t     testing.TB
 	build Build
 	addr  string
-	claim *claim // of the port, as long as the server may be started on it again
+	claim *claim // of the port, as long as the server may be restarted on it
 	args  []string
 	dir   string
 
@@ -32,8 +32,8 @@ type Server struct {
 
 	mini *miniredis.Miniredis // nil with a real server
 
-	guard *exec.Cmd      // a shell that kills the server when our end of its standard input closes
-	leash io.WriteCloser // our end
+	guard *exec.Cmd      // a shell that kills the server when leash is closed
+	leash io.WriteCloser // the test's end of the shell's standard input
 	pid   int
 }
 
@@ -43,15 +43,15 @@ func Installed() bool { return len(Builds()) > 0 }
 // onlyReal is why a test is skipped without a real server.
 const onlyReal = ": this needs a real redis-server or valkey-server on the PATH"
 
-// Start starts a server: a real one where one is installed, else miniredis with a running clock. There, what miniredis
-// lacks skips the test that asks for it.
+// Start starts a server: a real one if one is installed, otherwise miniredis with a running clock. With miniredis, a test that
+// asks for something that it lacks is skipped.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	if Installed() {
 		return Real(t)
 	}
-	m, addr := miniredis.NewMiniRedis(), FreeAddr(t) // which it keeps while it is down
-	for tries := 1; ; tries++ {                      // what is no test may take the port between our look and the start
+	m, addr := miniredis.NewMiniRedis(), FreeAddr(t) // the address stays reserved while the server is down
+	for tries := 1; ; tries++ {                      // a program that is no test may take the port before the start
 		err := m.StartAddr(addr)
 		if err == nil {
 			break
@@ -67,8 +67,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Real starts a real server with extra arguments, such as "--maxmemory", "1mb". It skips the test
-// where none is installed. Without arguments it is for measurements.
+// Real starts a real server with extra arguments, such as "--maxmemory", "1mb". It skips the test where none is installed.
+// Measurements, which need a real server, call it without arguments.
 func Real(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if !Installed() {
@@ -85,7 +85,7 @@ func (b Build) Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// launch starts s on a port that no other test gets; a node of a cluster has the one that is 10,000 above as well.
+// launch starts s on a port that no other test gets. For a node of a cluster it also claims the port 10,000 above.
 func (s *Server) launch(node bool) {
 	s.t.Helper()
 	s.t.Cleanup(func() {
@@ -93,7 +93,7 @@ func (s *Server) launch(node bool) {
 		s.Kill()
 		s.claim.release()
 	})
-	for range 10 { // what is no test may take the port between our look and the start
+	for range 10 { // a program that is no test may take the port before the start
 		s.claim.release()
 		s.addr, s.claim = claimAddr(s.t)
 		if node {
@@ -112,7 +112,7 @@ func (s *Server) launch(node bool) {
 }
 
 func (s *Server) start() error {
-	// What ends the test from outside, such as ^C, must leave a process that ends the server.
+	// If the test is ended from outside, such as by ^C, a process must remain that ends the server.
 	args := []string{"-c", `trap '' HUP INT QUIT TERM; "$@" >redis.log 2>&1 & echo $!; read end; kill -9 $!; wait $!`, "guard"}
 	s.guard = exec.Command("sh", append(args, s.command()...)...)
 	s.guard.Dir = s.dir
@@ -155,7 +155,7 @@ func (s *Server) command() []string {
 	_, port, _ := net.SplitHostPort(s.addr)
 	c := []string{s.build.Path}
 	if s.config != "" {
-		c = append(c, s.config) // has to be the first argument
+		c = append(c, s.config) // must be the first argument
 	}
 	c = append(c, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir)
 	if s.config == "" {
@@ -176,7 +176,7 @@ func (s *Server) IsReal() bool { return s.mini == nil }
 // Dir returns the data folder of a real server.
 func (s *Server) Dir() string { return s.dir }
 
-// PID returns the process of a real server.
+// PID returns the process id of a real server.
 func (s *Server) PID() int { return s.pid }
 
 // Kill ends the server at once, as kill -9 does. Its port is free when it returns.
@@ -193,8 +193,8 @@ func (s *Server) Kill() {
 	s.guard = nil
 }
 
-// Restart starts the server again on the same port after Kill, or kills it first. A server
-// without persistence comes back empty.
+// Restart starts the server again on the same port. If the server still runs, Restart kills it first. A server without
+// persistence comes back empty.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -205,7 +205,7 @@ func (s *Server) Restart() {
 	}
 	var err error
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		// While no server listens on the port, a connection that a process opens may be given it.
+		// While no server listens on the port, the system may give it to an outgoing connection of some process.
 		if err = start(); err == nil {
 			return
 		}
@@ -213,14 +213,13 @@ func (s *Server) Restart() {
 	s.t.Fatal(err)
 }
 
-// Pause stops the server in its tracks, as SIGSTOP does: connections stay open and no caller
-// answers. It skips the test with miniredis.
+// Pause stops the server as SIGSTOP does: connections stay open, and no command is answered. It skips the test with miniredis.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.tell(Stop)
 }
 
-// Resume lets a paused server go on.
+// Resume lets a paused server continue.
 func (s *Server) Resume() {
 	s.t.Helper()
 	s.tell(Resume)
@@ -236,8 +235,8 @@ func (s *Server) tell(what func(pid int) error) {
 	}
 }
 
-// Pool returns a plain pool for the server, such as a program that knows nothing of locks has,
-// without any timeouts. It is closed at the end of the test.
+// Pool returns a plain pool for the server, without any timeouts, like that of a program that knows nothing of locks. It is
+// closed at the end of the test.
 func (s *Server) Pool(opts ...redis.DialOption) *redis.Pool {
 	return poolOf(s.t, s.addr, opts)
 }
@@ -271,7 +270,7 @@ func (s *Server) Exists(key string) bool {
 	return s.Do("EXISTS", key) == int64(1)
 }
 
-// PTTL returns what is left of the TTL of key; negative where it has none or does not exist.
+// PTTL returns what is left of the TTL of key. It is negative if the key has no TTL or does not exist.
 func (s *Server) PTTL(key string) time.Duration {
 	s.t.Helper()
 	ms, _ := s.Do("PTTL", key).(int64)

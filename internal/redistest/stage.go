@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Stage lets a program use what is made for tests, such as this package, outside of a test. It calls play with
-// a testing.TB that belongs to it, and cleans up after it. A failure is the error that it returns, a skip is
-// ErrSkipped with its reason.
+// Stage lets a program use test helpers, such as this package, outside of a test. It calls play with a testing.TB of its own,
+// and cleans up afterwards. A failure becomes the error that Stage returns, a skip becomes ErrSkipped with the reason.
 func Stage(ctx context.Context, play func(t testing.TB)) error {
 	s := &stage{ctx: ctx}
 	defer s.cleanUp()
@@ -27,10 +26,10 @@ func Stage(ctx context.Context, play func(t testing.TB)) error {
 	return s.err
 }
 
-// ErrSkipped is what this machine can't run.
+// ErrSkipped is the error for something that this machine can't run.
 var ErrSkipped = errors.New("skipped")
 
-// A stage is as much of a testing.TB as redistest and testify use. The rest would panic.
+// A stage implements the part of testing.TB that redistest and testify use. The other methods panic.
 type stage struct {
 	testing.TB
 	ctx context.Context
@@ -103,7 +102,7 @@ func (s *stage) TempDir() string {
 	return dir
 }
 
-// cleanUp runs what Cleanup was given, the last first, as a test does. One may be given by another.
+// cleanUp runs the functions given to Cleanup, the last first, as a test does. Such a function may call Cleanup again.
 func (s *stage) cleanUp() {
 	for {
 		s.mu.Lock()

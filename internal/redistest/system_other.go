@@ -9,7 +9,7 @@ import (
 
 var errSignals = errors.New("a process can't be stopped and resumed on this system")
 
-// alive can't tell here, so that a server that ended is waited for in vain, and then reported.
+// alive can't tell on this system. A server that has ended is waited for in vain, and then reported.
 func alive(int) bool { return true }
 
 func Stop(int) error   { return errSignals }

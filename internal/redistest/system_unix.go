@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// alive reports whether a process is there.
+// alive reports whether a process exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// Stop halts a process in its tracks, Resume lets it go on.
+// Stop suspends a process, and Resume lets it continue.
 func Stop(pid int) error   { return syscall.Kill(pid, syscall.SIGSTOP) }
 func Resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// halt stops a child of ours, and returns when it does nothing any more.
+// halt suspends a child process, and returns when it no longer runs.
 func halt(pid int) error {
 	if err := Stop(pid); err != nil {
 		return err
@@ -27,7 +27,7 @@ func halt(pid int) error {
 	return errors.New("it has ended")
 }
 
-// setBacklog changes how many connections may wait to be accepted.
+// setBacklog sets how many connections may wait to be accepted.
 func setBacklog(l *net.TCPListener, n int) error {
 	raw, err := l.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// selfSigned returns the two sides of TLS for a server on the loopback address, with a certificate of its own.
+// selfSigned returns the TLS configurations of a server on the loopback address and of its clients, with a new certificate.
 func selfSigned(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -7,9 +7,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Virtual returns an embedded server whose clock is that of the testing/synctest bubble that it is
-// called in, and a pool for it. No sockets are involved, so virtual time moves on whenever
-// everybody waits.
+// Virtual returns an embedded server whose clock is that of the testing/synctest bubble that calls it, and a pool for the
+// server. No sockets are involved, so virtual time advances whenever all goroutines wait.
 func Virtual(t testing.TB) (*miniredis.Miniredis, *redis.Pool) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)

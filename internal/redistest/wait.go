@@ -8,8 +8,8 @@ import (
 // patience is far longer than anything should take on a slow machine.
 const patience = time.Minute
 
-// Wait waits until ok returns true, and fails the test if that takes more than a minute. It looks less often the longer it
-// takes.
+// Wait waits until ok returns true, and fails the test if that takes more than a minute. The longer it takes, the less often
+// ok is called.
 func Wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	const first, last = 500 * time.Microsecond, 10 * time.Millisecond
@@ -22,7 +22,7 @@ func Wait(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Receive returns what comes from c, the zero value where c is closed. It fails the test if that takes more than a minute.
+// Receive returns what comes from c, or the zero value if c is closed. It fails the test if that takes more than a minute.
 func Receive[T any](t testing.TB, what string, c <-chan T) (v T) {
 	t.Helper()
 	timer := time.NewTimer(patience)

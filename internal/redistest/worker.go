@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A Worker is the test binary as another process, which plays a Role.
+// A Worker is the test binary as another process that plays a Role.
 type Worker struct {
 	t     testing.TB
 	cmd   *exec.Cmd
-	leash io.WriteCloser // its standard input, which closes when we end
-	says  chan string    // closed when it has ended
+	leash io.WriteCloser // its standard input, which closes when this process ends
+	says  chan string    // closed when the worker has ended
 }
 
 // StartWorker starts a process with variable, that of a Role, set to value. It is killed at the end of the test.
@@ -23,7 +23,7 @@ func StartWorker(t testing.TB, variable, value string) *Worker {
 	t.Helper()
 	w := &Worker{t: t, cmd: exec.Command(os.Args[0], "-test.run=^$"), says: make(chan string, 10)}
 	w.cmd.Env = append(os.Environ(), variable+"="+value,
-		"GORACE=atexit_sleep_ms=0") // else a process that was built with -race takes a second to end
+		"GORACE=atexit_sleep_ms=0") // without it, a process that was built with -race takes a second to end
 	w.cmd.Stderr = os.Stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
@@ -54,10 +54,10 @@ func (w *Worker) Kill() {
 	_ = w.cmd.Wait()
 }
 
-// Signal sends it a signal.
+// Signal sends the process a signal.
 func (w *Worker) Signal(sig syscall.Signal) { _ = w.cmd.Process.Signal(sig) }
 
-// Stop stops the process, and returns when it does nothing any more.
+// Stop suspends the process, and returns when it no longer runs.
 func (w *Worker) Stop() {
 	w.t.Helper()
 	if err := halt(w.cmd.Process.Pid); err != nil {
@@ -90,7 +90,7 @@ func (w *Worker) Hear() string {
 	}
 }
 
-// Told returns what a Worker is told, line by line, in its own process. That ends when it can be told no more.
+// Told returns, in the process of a Worker, the lines that Tell sends it. When the test can't send more, that process exits.
 func Told() <-chan string {
 	told := make(chan string, 1)
 	go func() {
@@ -102,7 +102,7 @@ func Told() <-chan string {
 	return told
 }
 
-// Tell sends a line to its standard input.
+// Tell sends a line to the worker's standard input.
 func (w *Worker) Tell(line string) {
 	w.t.Helper()
 	if _, err := io.WriteString(w.leash, line+"\n"); err != nil {

@@ -1,5 +1,5 @@
-// Package redisurl takes the URL of a Redis server apart. Errors show no part of it: a password with a character that must be
-// percent-encoded can end up in any.
+// Package redisurl parses the URL of a Redis server. Its errors show no part of the URL: a password with a character that
+// should be percent-encoded can end up in any part.
 package redisurl
 
 import (
@@ -15,14 +15,14 @@ import (
 
 // A Target is what a URL says. Printed, it shows no password: the options are functions.
 type Target struct {
-	Network, Address string // as net.Dial has them
+	Network, Address string // as for net.Dial
 	Options          []redis.DialOption
 }
 
-// errEncoding is for a URL that went to pieces; it must not say into which.
+// errEncoding is for a URL that was parsed into the wrong parts. It must not say which, since each may contain the password.
 var errEncoding = errors.New("it can't be taken apart; are all characters of the password percent-encoded but letters, digits and -._~ (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)?")
 
-// Parse takes a URL apart, of the forms that redimutex.NewPool names.
+// Parse parses a URL of the forms that redimutex.NewPool lists.
 func Parse(raw string) (*Target, error) {
 	if raw == "" {
 		return nil, errors.New("it is empty; write redis://host:6379")

@@ -1,4 +1,4 @@
-// Package wakeup is this process's end of the queues on the server: who waits, and the connection that wakes them.
+// Package wakeup is this process's end of the queues on the server: it has the waiters, and the connection that wakes them.
 package wakeup
 
 import (
@@ -21,12 +21,12 @@ import (
 
 // A Wake is a message to a waiter.
 type Wake struct {
-	Fence   int64 // of the hold that the waiter is given, with fencing
-	Granted bool  // false: nothing was given, but something may have been missed, so look again
+	Fence   int64 // with fencing: of the hold that the waiter is granted
+	Granted bool  // false: nothing was granted, but a message may have been lost, so look again
 }
 
-// A Hub passes the messages of the server on to the waiters of one Client. It listens while one of them
-// waits, and a little longer, over one connection.
+// A Hub passes messages of the server on to the waiters of one Client. It listens over one connection, as long as there is a
+// waiter and a little longer.
 type Hub struct {
 	channel        string
 	server         *server.Server
@@ -35,32 +35,32 @@ type Hub struct {
 
 	mu      sync.Mutex
 	waiters map[string]*Waiter // by name
-	key     string             // of the lock that was last waited for
+	key     string             // of the lock that the newest waiter wants
 	left    time.Time          // when a waiter last left
-	runs    bool               // there is a goroutine that listens
-	up      atomic.Bool        // it is subscribed; may be read without mu, as all below
+	runs    bool               // the goroutine that listens is running
+	up      atomic.Bool        // that goroutine is subscribed; up and the fields below may be used without mu
 	drops   atomic.Uint64
-	heard   atomic.Bool // a message has come since the last look
+	heard   atomic.Bool // a message has come since watch last looked
 }
 
-// A Waiter is told when it is its turn. The channel holds one message: the newest grant, or else that it has to look again,
-// because it can queue now, or because messages may have been lost.
+// A Waiter is told when it is its turn. Its channel holds one message: the newest grant or, without one, a request to look
+// again. The waiter looks again because it can queue now, or because messages may have been lost.
 type Waiter struct {
 	hub  *Hub
 	name string
 	wake chan Wake
 }
 
-// prefix says in the name of a channel whether its waiter may listen at another node of a cluster: see queue.lua.
+// prefix begins the name of a channel. It says whether the waiter may listen at another node of a cluster: see queue.lua.
 var prefix = map[bool]string{false: "redimutex:", true: "redimutex:cluster:"}
 
-// NewHub returns a Hub for the server, which listens until closing ends. It does not connect.
+// NewHub returns a Hub for s that listens until closing ends. It does not connect.
 func NewHub(closing context.Context, s *server.Server) *Hub {
 	return &Hub{channel: prefix[s.Source.Scattered] + uuid.NewString(), server: s, closing: closing, waiters: make(map[string]*Waiter)}
 }
 
-// Join makes the Hub pass on messages for the ticket of that name, which is for the lock at key. It starts listening. Where
-// the pool can't, the waiter has to poll.
+// Join makes the Hub pass on messages for the ticket called name, which is for the lock at key. Join starts the listening. If
+// the pool can't listen, the waiter has to poll.
 func (h *Hub) Join(name, key string) *Waiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Hub) Join(name, key string) *Waiter {
 	return w
 }
 
-// Leave ends the waiting. A message that comes after it is dropped.
+// Leave ends the waiting. A message that comes later is dropped.
 func (w *Waiter) Leave() {
 	h := w.hub
 	h.mu.Lock()
@@ -84,10 +84,10 @@ func (w *Waiter) Leave() {
 
 func (h *Hub) Channel() string      { return h.channel }
 func (h *Hub) Listening() bool      { return h.up.Load() }
-func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, and messages with it
+func (h *Hub) Drops() uint64        { return h.drops.Load() } // how often a subscription has ended, perhaps with messages lost
 func (w *Waiter) Wake() <-chan Wake { return w.wake }
 
-// setListening notes whether the Hub hears the server, and reports whether that has changed. If it has, waiters look again.
+// setListening notes whether the Hub is subscribed, and reports whether that has changed. If it has, all waiters look again.
 func (h *Hub) setListening(up bool) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,14 +120,14 @@ func (w *Waiter) tell(m Wake) {
 
 const (
 	dialTimeout  = 5 * time.Second
-	pingInterval = 2 * time.Second // a server that does not even answer this is given up after three
+	pingInterval = 2 * time.Second // a server that sends nothing for three of these is given up
 	minRedial    = 20 * time.Millisecond
 	maxRedial    = time.Second
-	linger       = 5 * time.Second // how long it listens on after the last waiter: locks that are fought over have others soon
+	linger       = 5 * time.Second // after the last waiter has left: a contended lock soon has another one
 )
 
-// run is the goroutine that has a subscriber connection to the server. It connects again and again when that breaks, until the
-// Hub has had no waiter for a while. There is one at a time: two that listen would hear each message twice.
+// run is the goroutine that listens. It keeps a subscriber connection to the server, and connects again when that breaks,
+// until the Hub has had no waiter for a while. Only one such goroutine runs: two would hear each message twice.
 func (h *Hub) run() {
 	for wait := time.Duration(0); !h.retire(); wait = min(max(2*wait, minRedial), maxRedial) {
 		select {
@@ -141,7 +141,7 @@ func (h *Hub) run() {
 	}
 }
 
-// retire gives the goroutine up, unless the Hub is wanted.
+// retire reports whether the listening goroutine has to stop, because the Hub is not wanted. Then Join may start another.
 func (h *Hub) retire() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,7 @@ func (h *Hub) retire() bool {
 	return !h.runs
 }
 
-// wanted reports whether the Hub has a waiter, or had one until just now. The caller holds h.mu.
+// wanted reports whether the Hub has a waiter, or had one until just now, and is not closing. The caller holds h.mu.
 func (h *Hub) wanted() bool {
 	return h.closing.Err() == nil && (len(h.waiters) > 0 || time.Since(h.left) < linger)
 }
@@ -172,7 +172,7 @@ func (h *Hub) listen() {
 	watching.Go(func() { h.watch(ctx, c) })
 	defer watching.Wait()
 	defer cancel()
-	// A replica is no place to listen: locks are handed over at the primary. An answer that is not understood, or denied, passes.
+	// Locks are handed off at the primary, so listen leaves a replica. It stays if ROLE is refused or not understood.
 	role, err := conn.Receive(c, 3*pingInterval)
 	words := fmt.Sprintf("%s", role)
 	if strings.HasPrefix(words, "[slave ") || strings.HasPrefix(words, "[replica ") || err != nil && !errors.As(err, new(redis.Error)) {
@@ -198,7 +198,7 @@ func (h *Hub) listen() {
 	}
 }
 
-// deliver passes on the message "fence name".
+// deliver passes a message on to its waiter. The message is "fence name".
 func (h *Hub) deliver(message string) {
 	word, name, _ := strings.Cut(message, " ")
 	fence, err := strconv.ParseInt(word, 10, 64)
@@ -212,12 +212,12 @@ func (h *Hub) deliver(message string) {
 	}
 }
 
-// watch ends the connection when ctx ends or the Hub is not wanted any more. It makes the server say something now and
-// then, so that a dead connection is noticed. A demotion leaves the subscription at a replica, while the pool leads to the new
-// primary; and a node that was removed from its cluster hears no other node. So watch also calls the Hub from where a lock
-// would be handed over.
+// watch closes the connection when ctx ends or the Hub is not wanted any more. It makes the server send something now and
+// then, so that a dead connection is noticed. After a demotion the subscription is at a replica, while the pool leads to the
+// new primary; and a node that was removed from its cluster hears no other node. So watch also sends the Hub a message from
+// the server that would hand off the lock.
 func (h *Hub) watch(ctx context.Context, c redis.Conn) {
-	defer conn.Close(c, false) // which ends the reading
+	defer conn.Close(c, false) // closing ends the read in listen
 	defer conn.Caught(new(error))
 	for began, called := time.Now(), false; ; {
 		select {

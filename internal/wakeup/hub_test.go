@@ -35,7 +35,7 @@ func newHub(t *testing.T, pool server.Pool) *wakeup.Hub {
 	return h
 }
 
-// told returns what the waiter was told, if anything: one that joined when the connection was up was told nothing.
+// told returns what the waiter was told, if anything: a waiter that joined while the connection was up is told nothing.
 func told(w *wakeup.Waiter) (wake wakeup.Wake) {
 	select {
 	case wake = <-w.Wake():
@@ -44,10 +44,10 @@ func told(w *wakeup.Waiter) (wake wakeup.Wake) {
 	return wake
 }
 
-// listens waits until w is told to look, and reports whether that is because the Hub hears the server.
+// listens waits until w is told to look again. It reports whether the reason is that the Hub is subscribed now.
 func listens(h *wakeup.Hub, w *wakeup.Waiter) bool {
 	<-w.Wake()
-	h.Join("another", "k").Leave() // when the Hub has told all
+	h.Join("another", "k").Leave() // waits until the Hub has told all waiters
 	return h.Listening()
 }
 
@@ -75,7 +75,7 @@ func TestMessageReachesTheWaiterThatItNames(t *testing.T) {
 	other.Leave()
 }
 
-// A grant says more than that something may have been missed.
+// A grant says more than a request to look again.
 func TestAnAlarmDoesNotReplaceAGrant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -119,7 +119,7 @@ func TestHubRestsWhenNobodyHasWaitedForAWhile(t *testing.T) {
 	})
 }
 
-// The path may lead nowhere, and the connection know no timeouts.
+// The path may lead nowhere, and the connection may have no timeouts.
 func TestAConnectionThatIsSilentBeforeItHasSubscribedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestHubConnectsNoMoreOftenThanOnceASecondToAServerThatRefuses(t *testing.T)
 	})
 }
 
-// follow returns a pool whose new connections lead to wherever the returned pointer says.
+// follow returns a pool whose new connections go to the address in the returned pointer.
 func follow(t *testing.T, addr string, opts ...redis.DialOption) (*redis.Pool, *atomic.Pointer[string]) {
 	primary := new(atomic.Pointer[string])
 	primary.Store(&addr)
@@ -199,7 +199,7 @@ func TestAReplicaIsNoPlaceToListen(t *testing.T) {
 	assert.True(t, h.Listening())
 }
 
-// ROLE is a command that a user of locks need not have.
+// A user of locks need not have the permission for ROLE.
 func TestAUserWhoMayNotAskForTheRoleListens(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)

@@ -7,15 +7,14 @@
 //
 // # Spans
 //
-// "redimutex.wait" lasts from the call to the lock or to giving up, and is a child of the span in the
-// context of the call. "redimutex.hold" lasts from the lock to Unlock, or to the loss of the lease; it
-// is a child of the same span, and linked to the wait. A lock that was taken without a context, by
-// Lock, makes two traces of its own, linked as well. How many are kept is up to the sampler.
+// "redimutex.wait" lasts from the call until the lock is acquired or the call gives up. It is a child of the span in the
+// context of the call. "redimutex.hold" lasts from the lock to Unlock, or to the loss of the lease. It is a child of the same
+// span, and linked to the wait. A lock taken without a context, by Lock, makes two traces of its own, also linked. The sampler
+// decides how many are kept.
 //
-// A span has the attributes redimutex.key, redimutex.kind, redimutex.owner, redimutex.fence, redimutex.attempt
-// (tries) and redimutex.outcome. A wait that the servers made fail, and a hold that was lost, have the
-// status Error; a hold has an event for each renewal that failed, and for the loss, with
-// redimutex.reason.
+// A span has the attributes redimutex.key, redimutex.kind, redimutex.owner, redimutex.fence, redimutex.attempt (tries) and
+// redimutex.outcome. A wait that failed because of the servers, and a hold that was lost, have the status Error. A hold has an
+// event for each failed renewal, and for its loss, with redimutex.reason.
 //
 // # Metrics
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
-// register has the figures of the Client read whenever metrics are collected.
+// register makes the figures of the Client be read whenever metrics are collected.
 func (l *Locks) register(meter metric.Meter) (metric.Registration, error) {
 	oldest, err := meter.Float64ObservableGauge("redimutex.lock.oldest_hold",
 		metric.WithUnit("s"), metric.WithDescription(names.OldestHold))

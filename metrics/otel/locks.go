@@ -13,18 +13,18 @@ import (
 
 const scope = "github.com/redimutex/redimutex/metrics/otel"
 
-// Locks tells OpenTelemetry of the locks of one Client.
+// Locks reports the locks of one Client to OpenTelemetry.
 type Locks struct {
 	client   *redimutex.Client
 	config   *config
-	spans    *spans // nil: no caller wants them
+	spans    *spans // nil: spans are turned off
 	times    times
 	stop     func()
 	callback metric.Registration
 	closing  sync.Once
 }
 
-// New begins to tell of the locks of client, until [Locks.Close].
+// New starts to report the locks of client, until [Locks.Close].
 func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
 	if client == nil {
 		return nil, errors.New("redimutexotel: New needs a Client, and got nil")
@@ -45,10 +45,10 @@ func New(client *redimutex.Client, opts ...Option) (*Locks, error) {
 	return l, nil
 }
 
-// trace has what happens told to the spans, if they are wanted, and to the histograms. Those get the
-// context with our span, so that an exemplar leads to it.
+// trace returns a Trace that reports events to the spans, unless they are turned off, and to the histograms. The histograms
+// get the context with this package's span, so that an exemplar leads to it.
 func (l *Locks) trace() *redimutex.Trace {
-	if _, off := l.config.tracers.(noop.TracerProvider); off { // it would still have all attributes made
+	if _, off := l.config.tracers.(noop.TracerProvider); off { // it would still compute all attributes
 		return &redimutex.Trace{
 			Acquired: func(e redimutex.Event) { l.times.waited(caller(e), e) },
 			GaveUp:   func(e redimutex.Event) { l.times.waited(caller(e), e) },
@@ -65,7 +65,7 @@ func (l *Locks) trace() *redimutex.Trace {
 	}
 }
 
-// Close stops telling, and ends the spans of holds that last. It does not close the Client.
+// Close stops reporting, and ends the spans of open holds. It does not close the Client.
 func (l *Locks) Close() (err error) {
 	l.closing.Do(func() {
 		l.stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
-// An Option changes what is told to whom. Options that make no sense are an error of [New].
+// An Option changes what is reported and where. Options that make no sense are an error of [New].
 type Option func(*config)
 
 type config struct {
@@ -25,29 +25,29 @@ type config struct {
 	key     func(string) string
 }
 
-// WithMeterProvider sets who gets the metrics. The default is the global one; that of
-// go.opentelemetry.io/otel/metric/noop turns them off.
+// WithMeterProvider sets the receiver of the metrics. The default is the global provider; the one of
+// go.opentelemetry.io/otel/metric/noop turns metrics off.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithTracerProvider sets who gets the spans. The default is the global one; that of
-// go.opentelemetry.io/otel/trace/noop turns them off.
+// WithTracerProvider sets the receiver of the spans. The default is the global provider; the one of
+// go.opentelemetry.io/otel/trace/noop turns spans off.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
-// WithAttributes adds attributes to all metrics and spans. A program with several Clients needs them to
-// tell one from the other: metrics of the same name and attributes would be mixed up.
+// WithAttributes adds attributes to all metrics and spans. A program with several Clients needs them: without them, metrics of
+// the same name and attributes would be mixed up.
 func WithAttributes(own ...attribute.KeyValue) Option {
 	return func(c *config) { c.own = slices.Clone(own) }
 }
 
-// WithServerNames sets the values of redimutex.server, one name for each pool of the Client, in their
-// order. The default is their number, from 0, as in the text of errors.
+// WithServerNames sets the values of redimutex.server: one name for each pool of the Client, in their order. The default is
+// their number, from 0, as in the text of errors.
 func WithServerNames(servers ...string) Option {
 	return func(c *config) { c.servers = slices.Clone(servers) }
 }
 
-// WithKeyAttribute adds redimutex.key to the two histograms. Its value is what name makes of the key of
-// the lock; it has to have few results, because each is kept as long as the process lives. Spans have
-// the key itself, with or without this.
+// WithKeyAttribute adds redimutex.key to the two histograms. Its value is the result of name for the key of the lock. name
+// must have few different results, because each is kept as long as the process lives. Spans have the key itself, with or
+// without this option.
 func WithKeyAttribute(name func(key string) string) Option {
 	return func(c *config) { c.key = name }
 }
@@ -73,7 +73,7 @@ func newConfig(client *redimutex.Client, opts []Option) (*config, error) {
 	return c, nil
 }
 
-// text returns an attribute of ours, with text that any exporter takes.
+// text returns an attribute of this package, with a text that any exporter accepts.
 func text(name, value string) attribute.KeyValue {
 	return attribute.String("redimutex."+name, names.Clean(value))
 }

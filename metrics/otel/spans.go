@@ -19,8 +19,8 @@ const (
 	holdSpan = "redimutex.hold"
 )
 
-// Spans makes spans of what it is told. A wait is told when it is over, and its span is backdated; the
-// span of a hold is open while it lasts.
+// spans makes spans from events. The span of a wait is made when the wait is over, and backdated. The span of a hold is open
+// while the hold lasts.
 type spans struct {
 	config *config
 	tracer trace.Tracer
@@ -77,7 +77,7 @@ func (s *spans) open(ctx context.Context, e redimutex.Event, now time.Time, wait
 	}
 	s.holds[e.Lease] = hold
 	s.mu.Unlock()
-	// It may have ended before we had noted it, and then no event ends the span.
+	// The hold may have ended before it was in holds. Then no event ends the span.
 	e.Err = e.Lease.Err()
 	switch {
 	case errors.Is(e.Err, redimutex.ErrLost):
@@ -88,7 +88,7 @@ func (s *spans) open(ctx context.Context, e redimutex.Event, now time.Time, wait
 	}
 }
 
-// take returns the span of a hold, which the caller ends, or nil: another event has ended it, or it is not recorded.
+// take returns the span of a hold, for the caller to end. It is nil if another event has ended it, or it is not recorded.
 func (s *spans) take(l *redimutex.Lease) trace.Span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *spans) take(l *redimutex.Lease) trace.Span {
 
 func (s *spans) renewed(e redimutex.Event) {
 	if e.Err == nil {
-		return // every third of the TTL would drown the rest
+		return // one for every third of the TTL would hide the rest
 	}
 	s.mu.Lock()
 	hold := s.holds[e.Lease]
@@ -109,7 +109,7 @@ func (s *spans) renewed(e redimutex.Event) {
 	}
 }
 
-// lost ends the span of a hold: what is done after that is not protected any more.
+// lost ends the span of a hold, because the lock protects nothing after that.
 func (s *spans) lost(e redimutex.Event) {
 	hold := s.take(e.Lease)
 	if hold == nil {
@@ -124,7 +124,7 @@ func (s *spans) lost(e redimutex.Event) {
 // released returns a context with the span of the hold.
 func (s *spans) released(e redimutex.Event) context.Context {
 	hold := s.take(e.Lease)
-	if hold == nil { // lost before, or not sampled, or older than we are
+	if hold == nil { // lost before, not sampled, or older than the Locks
 		return caller(e)
 	}
 	hold.SetAttributes(text(names.Outcome, names.OfHold(e.Err)))
@@ -135,7 +135,7 @@ func (s *spans) released(e redimutex.Event) context.Context {
 	return trace.ContextWithSpan(caller(e), hold)
 }
 
-// close ends the spans of holds that last.
+// close ends the spans of open holds.
 func (s *spans) close() {
 	s.mu.Lock()
 	holds := s.holds

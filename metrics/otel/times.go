@@ -11,13 +11,13 @@ import (
 	"github.com/redimutex/redimutex/metrics/internal/names"
 )
 
-// Times are the histograms of waits and holds, and the count of the waits that were in vain.
+// times are the histograms of waits and holds, and the counter of calls that ended without the lock.
 type times struct {
 	config     *config
 	wait, hold metric.Float64Histogram
 	failed     metric.Int64Counter
 
-	// What happens all the time is prepared, unless it depends on the key.
+	// Frequent options are prepared, unless they depend on the key.
 	acquired, released metric.RecordOption
 }
 

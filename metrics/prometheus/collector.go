@@ -24,14 +24,14 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a Collector of client, which has yet to be registered. It observes the locks of client
-// from now on, until [Collector.Close]. It panics if an option makes no sense.
+// New returns a Collector of client; the caller must register it. It observes the locks of client from now until
+// [Collector.Close]. It panics if an option makes no sense.
 func New(client *redimutex.Client, opts ...Option) *Collector {
 	if client == nil {
 		panic("redimutexprom: New needs a Client, and got nil")
 	}
 	c := &Collector{client: client, config: newConfig(client, opts)}
-	var keyed []string // labels of what can be told by key
+	var keyed []string // labels of metrics that can be split by key
 	if c.config.key != nil {
 		keyed = []string{names.Key}
 	}
@@ -60,7 +60,7 @@ func New(client *redimutex.Client, opts ...Option) *Collector {
 func (c *Collector) histogram(name, help string, buckets []float64, keyed []string) *prometheus.HistogramVec {
 	opts := prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: c.config.labels}
 	if c.config.native {
-		// Sparse buckets are bounded, and a histogram that is full is not reset more than once an hour.
+		// The number of native buckets is bounded, and a full histogram is reset at most once an hour.
 		opts.NativeHistogramBucketFactor = 1.1
 		opts.NativeHistogramMaxBucketNumber = 160
 		opts.NativeHistogramMinResetDuration = time.Hour
@@ -70,7 +70,7 @@ func (c *Collector) histogram(name, help string, buckets []float64, keyed []stri
 
 // trace feeds the histograms and the count of failures.
 func (c *Collector) trace() *redimutex.Trace {
-	if c.config.key == nil { // what happens all the time is there from the start, so that a rate sees its first step
+	if c.config.key == nil { // frequent series exist from the start, so that a rate sees their first step
 		c.wait.WithLabelValues(names.Acquired)
 		c.hold.WithLabelValues(names.Released)
 	}
@@ -96,8 +96,8 @@ func (c *Collector) observe(h *prometheus.HistogramVec, outcome, key string, d t
 // name returns the value of the label "key".
 func (c *Collector) name(key string) string { return names.Clean(c.config.key(key)) }
 
-// Close stops observing the locks, so that the histograms and the count of failures stay as they are. It does not unregister the
-// Collector, nor close the Client.
+// Close stops observing the locks. The histograms and the count of failures then stay as they are. Close neither unregisters
+// the Collector nor closes the Client.
 func (c *Collector) Close() { c.stop() }
 
 // Describe implements [prometheus.Collector].
@@ -133,7 +133,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.hold.Collect(ch)
 }
 
-// collectOldest tells how old the oldest hold is, with [WithKeyLabel] for each key that is held.
+// collectOldest collects the age of the oldest hold; with [WithKeyLabel], one for each value of the label.
 func (c *Collector) collectOldest(ch chan<- prometheus.Metric) {
 	if c.config.key == nil {
 		age := names.Oldest(c.client, func(string) string { return "" })[""]

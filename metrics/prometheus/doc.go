@@ -4,9 +4,9 @@
 //	prometheus.MustRegister(collector)
 //	defer collector.Close()
 //
-// One Client makes some 60 series, and some 20 more with each other outcome of a wait or hold that happens: 208 at
-// most, and one more for each further server, whatever the number of its keys, unless [WithKeyLabel] asks for more.
-// Programs with several Clients register a Collector for each, with [WithLabels] that tell them apart.
+// One Client makes some 60 series, and some 20 more for each other outcome of a wait or hold that happens: at most 208, plus
+// one for each further server, whatever the number of keys, unless [WithKeyLabel] asks for more. A program with several
+// Clients registers a Collector for each, with [WithLabels] that tell them apart.
 //
 // The metrics are
 //
@@ -23,10 +23,10 @@
 //	redimutex_wait_seconds{outcome}           histogram  from the call to the lock, or to giving up
 //	redimutex_hold_seconds{outcome}           histogram  from the lock to Unlock
 //
-// The outcome of a wait is acquired, locked (another process held it until time or tries ran out),
-// unavailable (too few servers answered), refused (the servers refuse for good), cancelled (the
-// caller's context ended), closed (the Client was) or failed; that of a hold is released, lost, or
-// unreleased (Unlock could not tell enough servers, so the key has to expire).
+// The outcome of a wait is acquired, locked (another process held it until time or tries ran out), unavailable (too few
+// servers answered), refused (the servers refuse for good), cancelled (the caller's context ended), closed (the Client was
+// closed) or failed. The outcome of a hold is released, lost, or unreleased (Unlock could not reach enough servers, so the key
+// has to expire).
 //
-// The histograms and the failed calls are counted from [New] on, the rest from when the Client was made.
+// The histograms and the failed calls are counted from [New] on, all others since the Client was made.
 package redimutexprom

@@ -21,18 +21,17 @@ type config struct {
 	key     func(string) string
 }
 
-// WithLabels adds labels with fixed values to all series, such as the name of a Client where a
-// program has several.
+// WithLabels adds labels with fixed values to all series, such as the name of a Client in a program with several.
 func WithLabels(labels prometheus.Labels) Option { return func(c *config) { c.labels = labels } }
 
-// WithServerNames sets the values of the label "server", one name for each pool of the Client, in
-// their order. The default is their number, from 0, as in the text of errors.
+// WithServerNames sets the values of the label "server": one name for each pool of the Client, in their order. The default is
+// their number, from 0, as in the text of errors.
 func WithServerNames(servers ...string) Option {
 	return func(c *config) { c.servers = slices.Clone(servers) }
 }
 
-// WithBuckets sets the upper limits of the buckets of the two histograms, in seconds and rising. An
-// empty list leaves the default: 16 buckets from 1 ms to 5 minutes.
+// WithBuckets sets the upper limits of the buckets of the two histograms, in seconds and rising. An empty list keeps the
+// default: 16 buckets from 1 ms to 5 minutes.
 func WithBuckets(wait, hold []float64) Option {
 	return func(c *config) {
 		if len(wait) > 0 {
@@ -44,14 +43,14 @@ func WithBuckets(wait, hold []float64) Option {
 	}
 }
 
-// WithNativeHistograms adds native buckets to the histograms, each about 10% wider than the one before,
-// for servers that scrape them. The classic ones stay, for the rest.
+// WithNativeHistograms adds native buckets to the histograms, each about 10% wider than the one before, for servers that
+// scrape them. The classic buckets stay for other servers.
 func WithNativeHistograms() Option { return func(c *config) { c.native = true } }
 
-// WithKeyLabel adds a label "key" to the two histograms and to redimutex_oldest_hold_seconds. Its value
-// is what name makes of the key of the lock. Each value costs some 20 series for every outcome, which
-// stay as long as the process lives, so name has to have few results: "invoices" of "invoices:4711",
-// not the key itself where keys are many. It must be safe for concurrent use, and fast.
+// WithKeyLabel adds a label "key" to the two histograms and to redimutex_oldest_hold_seconds. Its value is the result of name
+// for the key of the lock. Each value costs some 20 series per outcome, which stay as long as the process lives. So name must
+// have few different results: "invoices" for "invoices:4711", not the key itself if there are many keys. It must be fast and
+// safe for concurrent use.
 func WithKeyLabel(name func(key string) string) Option {
 	return func(c *config) { c.key = name }
 }

@@ -1,4 +1,4 @@
-// Package rules holds the tests of what is written about the metrics elsewhere: docs/grafana.json,
-// docs/alerts.yml, and the table of names in metrics/README.md. It is a module of its own, so that the
-// parser of Prometheus is no dependency of other modules.
+// Package rules holds the tests of everything that is written about the metrics elsewhere: docs/grafana.json, docs/alerts.yml,
+// and the table of names in metrics/README.md. It is a separate module, so that other modules do not depend on the parser of
+// Prometheus.
 package rules

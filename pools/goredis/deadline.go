@@ -10,8 +10,8 @@ import (
 	"github.com/redimutex/redimutex/pools/internal/dial"
 )
 
-// timed returns next for connections that can't keep deadlines, such as those through an SSH tunnel (ReadTimeout or
-// WriteTimeout of -2).
+// timed wraps next for connections that can't keep deadlines, such as those through an SSH tunnel (ReadTimeout or WriteTimeout
+// of -2).
 func timed(next dial.Func) dial.Func {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := next(ctx, network, address)
@@ -45,8 +45,8 @@ func (c *timedConn) SetDeadline(t time.Time) error {
 	return c.writing.until(t)
 }
 
-// An operation is the reading or the writing of a timedConn. Its timer runs only during a call: a deadline that passes
-// while the connection is idle does no harm, as with any net.Conn.
+// An operation is the reading side or the writing side of a timedConn. Its timer runs only during a call: a deadline that
+// passes while the connection is idle has no effect, as with any net.Conn.
 type operation struct {
 	expire func()
 
@@ -72,7 +72,7 @@ func (o *operation) until(t time.Time) error {
 	return nil
 }
 
-// set changes o, and its timer with it.
+// set changes o, and adjusts its timer.
 func (o *operation) set(change func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +87,7 @@ func (o *operation) set(change func()) {
 	}
 }
 
-// end closes the connection if the deadline still holds.
+// end closes the connection if the deadline still applies.
 func (o *operation) end(deadline time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

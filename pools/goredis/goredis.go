@@ -1,11 +1,11 @@
-// Package goredis makes pools for redimutex from clients of go-redis, so that a team that has go-redis needs no second
+// Package goredis makes pools for redimutex from clients of go-redis, so that a team that uses go-redis needs no second
 // configuration:
 //
 //	go get github.com/redimutex/redimutex/pools/goredis
 //
-// Traces and metrics that are attached to the client by hooks (AddHook, such as those of redisotel) do not show what locks
-// do, because hooks are not called for it: neither for commands nor for dialling. redimutex.WithTrace tells of locks, and
-// metrics/otel makes spans and metrics of that.
+// Hooks of the client (AddHook, such as those of redisotel) are not called for locks, neither for commands nor for dialling.
+// So their traces and metrics do not show locks. redimutex.WithTrace reports locks, and metrics/otel makes spans and metrics
+// from that.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", Username: "locks", Password: password})
 //	pool, err := goredis.Pool(client)
@@ -13,37 +13,37 @@
 //	defer pool.Close()
 //	mu := redimutex.New(pool, "invoices")
 //
-// The pool dials connections of its own, those of redigo, with what the Options of the client say; nothing is emulated.
-// They end with their context in every phase, and a lock over one server runs on the caller's goroutine, as with
-// redimutex.NewPool. The client stays the caller's.
+// The pool dials its own redigo connections with the Options of the client; nothing is emulated. They end with their context
+// in every phase, and a lock over one server runs on the caller's goroutine, as with redimutex.NewPool. The client remains the
+// caller's to close.
 //
 // # Which clients
 //
 //   - redis.NewClient: a pool for one server.
 //   - redis.NewFailoverClient: its dialer asks the Sentinels for the primary, so keep the client open as long as the
-//     pool. A server that says it is a replica is refused, and a connection that said READONLY is not used again. Redis
-//     5.0 says so only by READONLY.
-//     go-redis leaves a Sentinel that hangs after ReadTimeout * (MaxRetries + 1) * 3, which is a minute by default, and
-//     until then no caller can lock: set ReadTimeout to less than a tenth of the TTL, and MaxRetries to -1.
-//   - redis.NewClusterClient: a *redisc.Cluster of mna/redisc. What docs/topologies.md says of that holds, such as
-//     calling its Refresh now and then.
-//   - redis.NewUniversalClient: any of these. A Ring is refused, because a key has another server when one is down; use
-//     redimutex.NewRedlock, or a pool for each server.
+//     pool. A server that says it is a replica is refused, and a connection that returned READONLY is not used again.
+//     Redis 5.0 shows only by READONLY that it is a replica.
+//     go-redis gives up a Sentinel that hangs after ReadTimeout * (MaxRetries + 1) * 3, a minute by default. Until then
+//     no caller can lock: set ReadTimeout to less than a tenth of the TTL, and MaxRetries to -1.
+//   - redis.NewClusterClient: a *redisc.Cluster of mna/redisc. See docs/topologies.md, for example on calling its
+//     Refresh now and then.
+//   - redis.NewUniversalClient: any of these. A Ring is refused, because it moves a key to another server when one is
+//     down; use redimutex.NewRedlock, or a pool for each server.
 //
 // # Which options
 //
 // Network, Addr, Addrs, Dialer, TLSConfig, DialTimeout, ReadTimeout and WriteTimeout (of commands without a context),
-// Username, Password, ClientName, DB, PoolSize, MaxIdleConns, MaxActiveConns, ConnMaxIdleTime and ConnMaxLifetime count
-// as they do for go-redis. Where ReadTimeout or WriteTimeout is -2, because connections can't keep deadlines (as those
-// through an SSH tunnel), a connection whose operation does not end in time is closed. PoolTimeout bounds the wait for
-// a connection in clusters; elsewhere the node timeout does. CredentialsProvider, CredentialsProviderContext and
-// StreamingCredentialsProvider are asked for each new connection. An open one is not logged in again: set
-// ConnMaxLifetime to less than credentials live.
+// Username, Password, ClientName, DB, PoolSize, MaxIdleConns, MaxActiveConns, ConnMaxIdleTime and ConnMaxLifetime work as in
+// go-redis. If ReadTimeout or WriteTimeout is -2, because connections can't keep deadlines (as through an SSH tunnel), a
+// connection is closed when an operation on it does not end in time. PoolTimeout bounds the wait for a connection in clusters;
+// elsewhere the node timeout does. CredentialsProvider, CredentialsProviderContext and StreamingCredentialsProvider are asked
+// for each new connection. An open connection is not logged in again: set ConnMaxLifetime to less than the lifetime of the
+// credentials.
 //
-// These are errors, because something would be missing: OnConnect, Limiter, NewClient and ClusterSlots.
+// These are errors, because their effect would be missing: OnConnect, Limiter, NewClient and ClusterSlots.
 //
-// All others concern commands and caches of go-redis, or reading from replicas, and change nothing for locks: the
-// protocol (redigo speaks RESP2), retries, buffers, pipelines, identity, notifications of maintenance.
+// All others concern commands and caches of go-redis, or reading from replicas, and make no difference to locks: the protocol
+// (redigo speaks RESP2), retries, buffers, pipelines, identity, maintenance notifications.
 package goredis
 
 import (
@@ -64,8 +64,8 @@ type PoolCloser interface {
 	io.Closer
 }
 
-// Pool returns a pool that dials as client does: a *redis.Pool of redigo, or a *redisc.Cluster for a ClusterClient. It
-// does not connect. An option that can't be carried over is an error, which names it and says what to do.
+// Pool returns a pool that dials as client does: a *redis.Pool of redigo, or a *redisc.Cluster for a ClusterClient. It does
+// not connect. If an option can't be carried over, Pool returns an error that names it and says what to do.
 func Pool(client redis.UniversalClient) (PoolCloser, error) {
 	switch c := client.(type) {
 	case *redis.Client:

@@ -18,10 +18,10 @@ import (
 
 const withoutIt = "give Pool a client without it, made from a copy of client.Options()"
 
-// failover is the address that go-redis gives to a client that finds its primary by Sentinel.
+// failover is the address that go-redis gives to a client that finds its primary through Sentinels.
 const failover = "FailoverClient"
 
-// dialOptions returns how redigo is to dial as opt says.
+// dialOptions returns the options with which redigo dials as opt says.
 func dialOptions(opt *redis.Options) []redigo.DialOption {
 	l := &dial.Login{
 		Dial:        dialler(opt),
@@ -43,8 +43,8 @@ func dialOptions(opt *redis.Options) []redigo.DialOption {
 	}
 }
 
-// dialler returns the function with which opt dials. That of go-redis does the handshake of TLS without its context, so
-// where the user has set no other we dial by ourselves.
+// dialler returns the function with which opt dials. go-redis's default dialer ignores its context in the TLS handshake. So if
+// the user has set no other, this package dials by itself.
 func dialler(opt *redis.Options) dial.Func {
 	if opt.Addr == failover {
 		return patient(opt.Dialer)
@@ -54,7 +54,7 @@ func dialler(opt *redis.Options) dial.Func {
 	}
 	plain := &net.Dialer{
 		Timeout:         opt.DialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}, // as go-redis has it
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}, // as in go-redis
 	}
 	if opt.TLSConfig == nil {
 		return plain.DialContext
@@ -62,10 +62,9 @@ func dialler(opt *redis.Options) dial.Func {
 	return (&tls.Dialer{NetDialer: plain, Config: opt.TLSConfig}).DialContext
 }
 
-// patient returns next, which is that of a FailoverClient, and has it repeated in the background where the context has
-// ended before it: go-redis stays with the Sentinel that it has asked before until its own timeouts say that it hangs,
-// and takes it for the fault of the context if that has ended meanwhile. There is one such dial at a time; it ends by
-// those timeouts, or when the client is closed.
+// patient wraps next, the dialer of a FailoverClient. If ctx ends before next returns, patient repeats the dial in the
+// background. The reason: go-redis stays with the Sentinel that it asked before until its own timeouts show that it hangs; but
+// if ctx has ended, it blames ctx. Only one such dial runs at a time. It ends by those timeouts, or when the client is closed.
 func patient(next dial.Func) dial.Func {
 	var underway atomic.Bool
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -82,17 +81,17 @@ func patient(next dial.Func) dial.Func {
 	}
 }
 
-// defaultDialer is the code of the function that go-redis puts where the user leaves Dialer open.
+// defaultDialer is the code of the dialer that go-redis sets if the user sets none.
 var defaultDialer = sync.OnceValue(func() uintptr {
-	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}) // a name would be looked up
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}) // a host name would be looked up
 	defer c.Close()
 	return code(c.Options().Dialer)
 })
 
-// code returns where the instructions of a function are.
+// code returns the address of a function's instructions.
 func code(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
-// credentials returns what opt logs in with, in the order in which go-redis looks.
+// credentials returns the credentials of opt, in the order in which go-redis looks for them.
 func credentials(opt *redis.Options) func(context.Context, net.Conn) (user, password string, err error) {
 	var ask func(context.Context) (string, string, error)
 	switch {
@@ -118,7 +117,7 @@ func credentials(opt *redis.Options) func(context.Context, net.Conn) (user, pass
 	}
 }
 
-// current returns the credentials of the moment.
+// current returns the current credentials.
 func current(p auth.StreamingCredentialsProvider) (user, password string, err error) {
 	c, unsubscribe, err := p.Subscribe(&deaf{})
 	if err != nil {
@@ -131,13 +130,13 @@ func current(p auth.StreamingCredentialsProvider) (user, password string, err er
 	return user, password, err
 }
 
-// A deaf listener hears of no new credentials. Providers tell listeners apart by their address, so it takes some room.
+// A deaf listener ignores new credentials. It is not of size 0, because providers tell listeners apart by their addresses.
 type deaf struct{ _ byte }
 
 func (*deaf) OnNext(auth.Credentials) {}
 func (*deaf) OnError(error)           {}
 
-// limit gives pool the size that opt says, and its connections their age.
+// limit sets the size of pool and the lifetime of its connections as opt says.
 func limit(pool *redigo.Pool, opt *redis.Options) {
 	pool.MaxActive, pool.Wait = opt.PoolSize, true
 	if opt.MaxActiveConns > 0 {
@@ -154,7 +153,7 @@ func limit(pool *redigo.Pool, opt *redis.Options) {
 	}
 }
 
-// nodeOptions returns those for the nodes of a cluster, as far as they are carried over.
+// nodeOptions returns the options of a cluster's nodes, as far as they are carried over.
 func nodeOptions(opt *redis.ClusterOptions) *redis.Options {
 	node := &redis.Options{
 		ClientName:                   opt.ClientName,

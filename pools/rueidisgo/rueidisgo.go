@@ -1,10 +1,10 @@
-// Package rueidisgo makes pools for redimutex from the ClientOption of rueidis, so that a team that has rueidis needs
-// no second configuration:
+// Package rueidisgo makes pools for redimutex from the ClientOption of rueidis, so that a team that uses rueidis needs no
+// second configuration:
 //
 //	go get github.com/redimutex/redimutex/pools/rueidisgo
 //
-// No client of rueidis is made, so what is attached to one (such as by valkeyotel or valkeyhook) does not show what locks
-// do. redimutex.WithTrace tells of locks, and metrics/otel makes spans and metrics of that.
+// No client of rueidis is made, so hooks and wrappers of a client (such as valkeyotel or valkeyhook) do not show locks.
+// redimutex.WithTrace reports locks, and metrics/otel makes spans and metrics from that.
 //
 //	option := rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, Username: "locks", Password: password}
 //	pool, err := rueidisgo.Pool(option)
@@ -12,34 +12,32 @@
 //	defer pool.Close()
 //	mu := redimutex.New(pool, "invoices")
 //
-// The pool dials connections of its own, those of redigo, with what the ClientOption says; nothing is emulated. They end
-// with their context in every phase, and a lock over one server runs on the caller's goroutine, as with
-// redimutex.NewPool.
+// The pool dials its own redigo connections as the ClientOption says; nothing is emulated. They end with their context in
+// every phase, and a lock over one server runs on the caller's goroutine, as with redimutex.NewPool.
 //
 // # Which servers
 //
 // As with rueidis.NewClient:
 //
 //   - Sentinel.MasterSet: the primary that the Sentinels at InitAddress name. All are asked at once, for each new
-//     connection, and a connection lives for a second at most, so that none stays with an old primary.
+//     connection. A connection lives for at most a second, so that none stays with an old primary.
 //   - ForceSingleClient, or Standalone.ReplicaAddress: the server at the first InitAddress.
-//   - several addresses: a cluster, which is a *redisc.Cluster of mna/redisc. What docs/topologies.md says of that
-//     holds, such as calling its Refresh now and then.
+//   - several addresses: a cluster, which is a *redisc.Cluster of mna/redisc. See docs/topologies.md, for example on
+//     calling its Refresh now and then.
 //   - one address: Pool asks the server whether it is a cluster.
 //
 // # Which options
 //
 // InitAddress, Sentinel, Standalone.ReplicaAddress, ForceSingleClient, Dialer, DialFn, DialCtxFn, TLSConfig, Username,
-// Password, AuthCredentialsFn, ClientName, SelectDB, ClientNoTouch, ClientNoEvict, ConnWriteTimeout (of commands without
-// a context) and ConnLifetime count as they do for rueidis. AuthCredentialsFn is asked for each new connection. An
-// open one is not logged in again, whatever RefreshAfter says: set ConnLifetime to less than credentials live.
+// Password, AuthCredentialsFn, ClientName, SelectDB, ClientNoTouch, ClientNoEvict, ConnWriteTimeout (of commands without a
+// context) and ConnLifetime work as in rueidis. AuthCredentialsFn is asked for each new connection. An open connection is not
+// logged in again, whatever RefreshAfter says: set ConnLifetime to less than the lifetime of the credentials.
 //
-// These are errors, because something would be missing: ReplicaOnly, Standalone.EnableRedirect and
+// These are errors, because their effect would be missing: ReplicaOnly, Standalone.EnableRedirect and
 // ClusterOption.ShardsRefreshInterval.
 //
-// All others concern commands and caches of rueidis, or reading from replicas, and change nothing for locks. A pool
-// keeps up to 64 idle connections to a server; for a few that many goroutines share there is
-// redimutex.WithMultiplexing.
+// All others concern commands and caches of rueidis, or reading from replicas, and make no difference to locks. A pool keeps
+// up to 64 idle connections to a server. To share a few connections among many goroutines, use redimutex.WithMultiplexing.
 package rueidisgo
 
 import (
@@ -60,10 +58,10 @@ type PoolCloser interface {
 	io.Closer
 }
 
-// Pool returns a pool that dials as a client with this option does: a *redis.Pool of redigo, or a *redisc.Cluster. It
-// connects only where it has to ask whether a single address is that of a cluster, as rueidis.NewClient does; that takes
-// three times Dialer.Timeout (5 s by default) at most. What can't be carried over is an error, which names the option and
-// says what to do.
+// Pool returns a pool that dials as a client with this option does: a *redis.Pool of redigo, or a *redisc.Cluster. It connects
+// only if it must ask whether a single address belongs to a cluster, as rueidis.NewClient does. That takes at most three times
+// Dialer.Timeout (5 s by default). If an option can't be carried over, Pool returns an error that names it and says what to
+// do.
 func Pool(option rueidis.ClientOption) (PoolCloser, error) {
 	sentinel := option.Sentinel
 	o := &dial.Options{

@@ -9,18 +9,18 @@ import (
 	"github.com/redimutex/redimutex/election"
 )
 
-// ErrNotLeader is what an [Elector] tells gocron on all machines but one.
+// ErrNotLeader is the error that an [Elector] returns to gocron on all machines but the leader.
 var ErrNotLeader = errors.New("redimutexgocron: this machine does not lead")
 
-// An Elector has the leader of an election run all jobs. It is for jobs by interval.
+// An Elector makes the leader of an election run all jobs. It is for jobs by interval.
 type Elector struct{ election *election.Election }
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an Elector that asks e, whose Run is the caller's to call.
+// NewElector returns an Elector that asks e. The caller must call e.Run.
 func NewElector(e *election.Election) *Elector { return &Elector{e} }
 
-// IsLeader returns nil on the machine that leads, and else [ErrNotLeader]. It asks no server: the lease says it, by
+// IsLeader returns nil on the machine that leads, and [ErrNotLeader] elsewhere. It asks no server: it compares the lease with
 // the clock.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.election.IsLeader() {

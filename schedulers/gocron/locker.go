@@ -14,23 +14,23 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A Locker lets one machine run each tick of a job. It is for jobs that are due at the same time on all.
+// A Locker makes one machine run each tick of a job. It is for jobs that are due at the same time on all machines.
 type Locker struct {
 	client  *redimutex.Client
 	prefix  string
 	minHold time.Duration
 	opts    []redimutex.Option
-	again   time.Duration // for so long votes that were split are cast again
+	again   time.Duration // how long tries are repeated because votes may have been split; 0: not at all
 	ticks   ticks
 }
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are named prefix and the name of the job, which is that of its function
-// unless gocron.WithName says another. minHold is how long a lock stays at least: longer than the clocks of the
-// machines differ, and shorter than the time between two ticks less that difference; with several servers longer by a
-// tenth, see [Locker.Lock]. A machine that has crashed keeps it for one minHold more, at most, because that is the TTL
-// too, unless opts say otherwise.
+// NewLocker returns a Locker whose locks are named prefix plus the name of the job, which is the name of its function unless
+// gocron.WithName sets another. minHold is how long a lock stays at least: longer than the clocks of the machines differ, and
+// shorter than the time between two ticks minus that difference; with several servers choose a tenth more, see [Locker.Lock].
+// A machine that has crashed keeps the lock for at most one minHold more, because minHold is also the TTL, unless opts say
+// otherwise.
 //
 // It panics if minHold is not more than 0, and for the reasons of [redimutex.Client.Mutex].
 func NewLocker(client *redimutex.Client, prefix string, minHold time.Duration, opts ...redimutex.Option) *Locker {
@@ -46,16 +46,16 @@ func NewLocker(client *redimutex.Client, prefix string, minHold time.Duration, o
 	return l
 }
 
-// Lock tries once to lock the job of that name, and renews the lock until it is unlocked. It returns an
-// error that matches [redimutex.ErrLocked] if another machine has run this tick, or still does.
+// Lock tries once to lock the job called name, and renews the lock until it is unlocked. It returns an error that matches
+// [redimutex.ErrLocked] if another machine has run this tick, or still runs it.
 //
-// gocron shows errors to a listener of gocron.AfterLockError only, and leaves the tick out. So Lock logs every
-// error that does not match ErrLocked, to the logger of the lock (see [redimutex.WithLogger]), unless ctx has ended, as
-// that of a scheduler that shuts down. It also logs when a machine is asked for the next tick within the minimum hold of
-// the one before, which is then left out on all machines.
+// gocron shows errors only to a listener of gocron.AfterLockError, and leaves the tick out. So Lock logs every error that does
+// not match ErrLocked, to the logger of the lock (see [redimutex.WithLogger]), unless ctx has ended because the scheduler
+// shuts down. It also logs if a machine asks for the next tick within the minimum hold of the tick before. That tick is left
+// out on all machines.
 //
-// With several servers, machines that come at the same time may split the votes, so that none has a majority. A machine
-// that finds the lock taken tries a few times more there, for a tenth of the minimum hold at most.
+// With several servers, machines that come at the same time may split the votes, so that none has a majority. So a machine
+// that finds the lock taken tries a few times more, for at most a tenth of the minimum hold.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	key := l.prefix + name
 	if key == "" || strings.HasPrefix(key, reserved) {
@@ -81,7 +81,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return nil, err
 }
 
-// reserved is how the names begin that no lock can have.
+// reserved is the beginning of names that no lock can have.
 const reserved = "redimutex:"
 
 func (l *Locker) try(ctx context.Context, m *redimutex.Mutex) error {
@@ -101,7 +101,7 @@ func (l *Locker) try(ctx context.Context, m *redimutex.Mutex) error {
 
 const maxTries = 5
 
-// sleep reports whether ctx has not ended meanwhile.
+// sleep waits for d. It reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 type lock struct{ mutex *redimutex.Mutex }
 
-// Unlock leaves the lock to its minimum hold. gocron drops the error, so it is logged.
+// Unlock releases the lock, which stays until its minimum hold is over. gocron drops the error, so Unlock logs it.
 func (l lock) Unlock(ctx context.Context) error {
 	err := l.mutex.UnlockContext(ctx)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// ticks knows when each job was asked for last, on this machine.
+// ticks remembers when this machine was last asked for each job.
 type ticks struct {
 	mu   sync.Mutex
 	last map[string]tick
-	room int // beyond which old entries are deleted
+	room int // if there are more entries, old ones are deleted
 }
 
 type tick struct {
 	at   time.Time
-	told bool // that ticks are left out, since the job ran last
+	told bool // it was logged that ticks are left out, since the job last ran
 }
 
-// begin notes a tick and returns how long ago the one before was. It forgets those that are older than d.
+// begin notes a tick and returns the time since the tick before. It forgets jobs whose last tick is older than d.
 func (t *ticks) begin(name string, d time.Duration) (before time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -40,14 +40,14 @@ func (t *ticks) begin(name string, d time.Duration) (before time.Duration) {
 	return before
 }
 
-// won notes that the job runs here.
+// won notes that the job runs on this machine.
 func (t *ticks) won(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last[name] = tick{at: t.last[name].at}
 }
 
-// tell reports whether it is to be told that ticks of the job are left out: once until it runs again.
+// tell reports whether to log that ticks of the job are left out: once until it runs again.
 func (t *ticks) tell(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Main is the main function of an example. It runs it with the URL of a server, for a minute at most, until SIGINT or
-// SIGTERM. The exit status is 1 if the example returns an error.
+// Main is the main function of an example. It calls run with the URL of a server, for at most a minute, until SIGINT or
+// SIGTERM. The exit status is 1 if run returns an error.
 func Main(name string, run func(ctx context.Context, out io.Writer, url string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -29,12 +29,12 @@ func Main(name string, run func(ctx context.Context, out io.Writer, url string) 
 	}
 }
 
-// withServer runs the example with the server at REDIS_URL, or with one inside this process, on a loopback port.
+// withServer calls run with the server at REDIS_URL, or with an embedded one on a loopback port.
 func withServer(ctx context.Context, run func(ctx context.Context, out io.Writer, url string) error) error {
 	url := os.Getenv("REDIS_URL")
 	if url == "" {
 		m := miniredis.NewMiniRedis()
-		m.ClockTTL(true) // else nothing expires
+		m.ClockTTL(true) // otherwise nothing expires
 		if err := m.StartAddr("127.0.0.1:0"); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func withServer(ctx context.Context, run func(ctx context.Context, out io.Writer
 	return run(ctx, os.Stdout, url)
 }
 
-// WithPool makes an example that gets a URL of one that wants a pool.
+// WithPool turns a function that wants a pool into one that wants a URL.
 func WithPool(run func(ctx context.Context, out io.Writer, pool *redis.Pool) error) func(context.Context, io.Writer, string) error {
 	return func(ctx context.Context, out io.Writer, url string) error {
 		pool, err := redimutex.NewPool(url)

@@ -1,6 +1,6 @@
-// Package crew starts an example a second time, as worker processes. Each gets a job on its standard
-// input, because a URL in it may have a password, which a command line would show to everybody, and
-// tells events on its standard output. Both are JSON.
+// Package crew starts an example again, as worker processes. Each worker gets a job on its standard input, because a URL in it
+// may contain a password, which a command line would show to every user. It reports events on its standard output. Both are
+// JSON.
 package crew
 
 import (
@@ -19,10 +19,10 @@ import (
 // variable marks a process as a worker.
 const variable = "REDIMUTEX_EXAMPLE_WORKER"
 
-// Hired reports whether this process is a worker. Its main function then has to call Work.
+// Hired reports whether this process is a worker. If so, its main function must call Work.
 func Hired() bool { return os.Getenv(variable) != "" }
 
-// A Boss is whom a worker gets its job from and tells its events.
+// A Boss gives a worker its job, and receives its events.
 type Boss[Order any] struct {
 	mu  sync.Mutex // of out
 	out *json.Encoder
@@ -30,7 +30,7 @@ type Boss[Order any] struct {
 	Orders <-chan Order // closed when the boss has gone, or wants the worker to end
 }
 
-// Work runs work with the job that this worker got, and returns its exit status.
+// Work runs work with the job of this worker, and returns the exit status.
 func Work[Job, Order any](work func(job Job, boss *Boss[Order]) error) int {
 	signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches all processes, and the boss decides
 	in := json.NewDecoder(os.Stdin)
@@ -57,21 +57,21 @@ func Work[Job, Order any](work func(job Job, boss *Boss[Order]) error) int {
 	return 0
 }
 
-// Tell tells the boss an event.
+// Tell sends an event to the boss.
 func (b *Boss[Order]) Tell(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.out.Encode(event) //nolint:errcheck,errchkjson // no reader is left: the end of the orders says so as well
+	b.out.Encode(event) //nolint:errcheck,errchkjson // no reader is left: the end of Orders shows that as well
 }
 
-// A Worker is a worker process, as its boss sees it.
+// A Worker is a worker process, as seen by its boss.
 type Worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 }
 
-// Hire starts a worker and gives it its job. hear is called with each event, and over when the process
-// has ended and no event will follow, both on a goroutine of this worker. The end of ctx kills it.
+// Hire starts a worker and sends it its job. hear is called with each event. over is called when the process has ended and no
+// event will follow. Both run on a goroutine of this worker. The end of ctx kills the worker.
 func Hire[Event any](ctx context.Context, job any, hear func(w *Worker, e Event), over func(w *Worker, err error)) (*Worker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -92,7 +92,7 @@ func Hire[Event any](ctx context.Context, job any, hear func(w *Worker, e Event)
 	go func() {
 		for events := json.NewDecoder(out); ; {
 			var e Event
-			if events.Decode(&e) != nil { // the end, or a line that was cut off by a kill
+			if events.Decode(&e) != nil { // the end, or a line that a kill cut off
 				break
 			}
 			hear(w, e)
@@ -104,7 +104,7 @@ func Hire[Event any](ctx context.Context, job any, hear func(w *Worker, e Event)
 	return w, nil
 }
 
-// Order sends an order. A worker that is gone does not hear it.
+// Order sends an order. A worker that has ended does not get it.
 func (w *Worker) Order(order any) {
 	json.NewEncoder(w.in).Encode(order) //nolint:errcheck,errchkjson // see above
 }

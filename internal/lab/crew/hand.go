@@ -1,5 +1,5 @@
-// Package crew starts worker processes from the file that this one was started from, and talks to them in lines
-// of JSON: orders go in, messages come out.
+// Package crew starts worker processes from this program's own file, and exchanges lines of JSON with them: orders go in,
+// messages come out.
 package crew
 
 import (
@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// variable names the role of a worker process in its environment.
+// variable is the environment variable that names the role of a worker process.
 const variable = "REDIMUTEX_LAB_ROLE"
 
-// A Hand is a worker process, as the one that has started it sees it. Its messages are Ms.
+// A Hand is a worker process, as seen by the process that started it. Its messages have type M.
 type Hand[M any] struct {
 	Messages chan M // closed when the process has ended
 
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	said   bytes.Buffer // what was no message; complete when Messages is closed
+	said   bytes.Buffer // output that was no message; complete when Messages is closed
 	err    error        // how the process has ended; set when Messages is closed
 }
 
-// Hire starts a worker process in a role, with more in its environment. It ends with this process, at the latest.
+// Hire starts a worker process in a role, with more environment variables. It ends with this process at the latest.
 func Hire[M any](role string, environment ...string) (*Hand[M], error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -91,15 +91,15 @@ func (h *Hand[M]) Hear(ctx context.Context) (M, error) {
 	}
 }
 
-// Trouble says that the process has ended, how, and what it had to say about that. It is to be called when Messages
-// is closed.
+// Trouble returns an error that says how the process ended, with the last of its output. Call it only after Messages is
+// closed.
 func (h *Hand[M]) Trouble() error {
 	const enough = 20_000
 	said := h.said.Bytes()
 	return fmt.Errorf("a worker has ended (%v): %s", h.cmd.ProcessState, said[max(0, len(said)-enough):])
 }
 
-// Err returns why the process has failed, if it has. It is to be called when Messages is closed.
+// Err returns why the process has failed, or nil. Call it only after Messages is closed.
 func (h *Hand[M]) Err() error {
 	if h.err == nil {
 		return nil
@@ -110,10 +110,10 @@ func (h *Hand[M]) Err() error {
 // Dismiss tells the process that there are no more orders.
 func (h *Hand[M]) Dismiss() { h.orders.Close() }
 
-// Kill ends the process at once, as kill -9 does. What it has said before is still heard.
+// Kill ends the process at once, as kill -9 does. Messages that it sent before still arrive.
 func (h *Hand[M]) Kill() error { return h.cmd.Process.Kill() }
 
-// Close ends the process, by force if it does not end by itself in the given time, and drops what it has to say.
+// Close ends the process, and drops its remaining messages. After patience it kills a process that has not ended by itself.
 func (h *Hand[M]) Close(patience time.Duration) {
 	h.Dismiss()
 	timer := time.AfterFunc(patience, func() { h.Kill() }) //nolint:errcheck // it may have ended
@@ -122,7 +122,7 @@ func (h *Hand[M]) Close(patience time.Duration) {
 	}
 }
 
-// Stop stops the process, and returns when it does not run any more.
+// Stop suspends the process, and returns when it no longer runs.
 func (h *Hand[M]) Stop(patience time.Duration) error {
 	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -140,5 +140,5 @@ func (h *Hand[M]) Stop(patience time.Duration) error {
 	return fmt.Errorf("a worker did not stop in %v", patience)
 }
 
-// Resume lets a process that was stopped go on.
+// Resume lets a stopped process continue.
 func (h *Hand[M]) Resume() error { return h.cmd.Process.Signal(syscall.SIGCONT) }

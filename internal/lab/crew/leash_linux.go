@@ -2,5 +2,5 @@ package crew
 
 import "syscall"
 
-// leashed has the system kill a worker when the one that has started it ends: one that is stopped can't end itself.
+// leashed makes the system kill a worker when the process that started it ends: a stopped worker can't end itself.
 func leashed() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

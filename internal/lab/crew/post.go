@@ -14,23 +14,23 @@ type Post struct {
 	mu sync.Mutex // of the output
 }
 
-// Main is main of the worker processes of a role: a program that hires some calls it first of all, also a test.
-// It returns only in other processes.
+// Main is the main function of the worker processes of a role. A program that hires workers, also a test, must call it first.
+// It returns only in processes that are no workers of the role.
 func Main(role string, work func(*Post) error) {
 	if os.Getenv(variable) != role {
 		return
 	}
-	os.Unsetenv(variable) //nolint:errcheck // what a worker starts is no worker
+	os.Unsetenv(variable) //nolint:errcheck // a process that a worker starts is no worker
 	p := &Post{orders: bufio.NewScanner(os.Stdin)}
 	p.orders.Buffer(nil, 1<<20)
 	if err := work(p); err != nil {
-		os.Stderr.WriteString(err.Error()) //nolint:errcheck // no other caller could be told
+		os.Stderr.WriteString(err.Error()) //nolint:errcheck // there is no other way to report it
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// Say sends a message at once, so that what was said is heard even when the process is killed right after.
+// Say sends a message at once, so it arrives even if the process is killed right after.
 func (p *Post) Say(message any) {
 	b, err := json.Marshal(message)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package page puts what a run has found into a page of the documentation, between two markers.
+// Package page writes the findings of a run into a page of the documentation, between two markers.
 package page
 
 import (
@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// What a run has found stands between these.
+// The findings of a run stand between these markers.
 const (
 	begins = "<!-- What a run found begins; the next one replaces it. -->"
 	ends   = "<!-- What a run found ends. -->"
 )
 
-// Check finds out that pages can't be filled, before half an hour is spent on their content. A path that is empty
-// means no page.
+// Check reports pages that can't be filled, before half an hour is spent on their content. An empty path means no page.
 func Check(paths ...string) error {
 	var all []error
 	for _, path := range paths {
@@ -25,7 +24,7 @@ func Check(paths ...string) error {
 	return errors.Join(all...)
 }
 
-// Fill puts text between the markers of the page, if there is one.
+// Fill puts text between the markers of the page. An empty path means no page.
 func Fill(path, text string) error {
 	whole, err := filled(path, text)
 	if err != nil || path == "" {

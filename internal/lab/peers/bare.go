@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// bare is what a program does that has a pool of redigo and no library.
+// bare is what a program does that has a redigo pool and no lock library.
 type bare struct {
 	*redis.Pool
 	ttl time.Duration
 }
 
-// Bare locks by hand over a pool, and closes it in the end.
+// Bare locks by hand over a pool. Close closes the pool too.
 func Bare(pool *redis.Pool, ttl time.Duration) Library { return &bare{pool, ttl} }
 
 func (b *bare) Slot(key string) Slot { return &bareSlot{bare: b, key: key} }
@@ -72,7 +72,7 @@ func (s *bareSlot) Unlock(context.Context) error {
 	return goneUnless(n > 0, err)
 }
 
-// Extend is more than such programs have.
+// Extend is not supported: such programs have no extension.
 func (s *bareSlot) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
 
 func (s *bareSlot) Token() string    { return s.token }

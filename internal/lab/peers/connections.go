@@ -10,16 +10,16 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// A Dialer opens a connection to one server, by whatever way leads there.
+// A Dialer opens a connection to one server, by whatever path leads there.
 type Dialer func(ctx context.Context) (net.Conn, error)
 
-// To is the way to an address without anything in between.
+// To returns a Dialer that connects directly to an address.
 func To(addr string) Dialer {
 	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", addr) }
 }
 
-// Pool returns a pool of redigo such as a program that knows nothing of locks has. Without a timeout its
-// connections wait for a reply for ever.
+// Pool returns a redigo pool like that of a program that knows nothing of locks. Without a timeout its connections wait for a
+// reply for ever.
 func Pool(d Dialer, timeout time.Duration) *redis.Pool {
 	return &redis.Pool{
 		MaxIdle: 100,
@@ -38,5 +38,5 @@ func GoRedis(d Dialer) *goredis.Options {
 	return &goredis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return d(ctx) }}
 }
 
-// go-redis would write to standard error about connections that we have broken ourselves.
+// Without this, go-redis would write to standard error about connections that were broken on purpose.
 func init() { logging.Disable() }

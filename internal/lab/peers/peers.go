@@ -1,5 +1,5 @@
-// Package peers gives libraries for locks the same face: ours, redsync, redislock, rueidislock, and what a
-// program does without any. The caller that uses them decides how servers are reached and which settings are on.
+// Package peers gives lock libraries one interface: this one, redsync, redislock, rueidislock, and the code of a program
+// without a library. The caller decides how servers are reached and which settings are on.
 package peers
 
 import (
@@ -25,7 +25,7 @@ type Slot interface {
 	Hold
 }
 
-// A Hold is what a library tells the process that has the lock.
+// A Hold is what a library tells a process that has the lock.
 type Hold interface {
 	Token() string         // what is in the key; "": the library does not say
 	Fence() int64          // 0: there is none
@@ -37,11 +37,11 @@ type Hold interface {
 // ErrGone is matched by the errors that say that the key is gone, or another holder's.
 var ErrGone = errors.New("the key is gone, or another holder's")
 
-// Eager is the poll interval of those that poll, where they leave it to us: the shortest that redislock's
+// Eager is the poll interval for libraries that poll and leave the interval to the caller. It is the shortest that redislock's
 // documentation recommends.
 const Eager = 16 * time.Millisecond
 
-// goneUnless is the error of a library that says by a bool that the key was gone.
+// goneUnless is the error of a library that reports by a bool that the key was gone.
 func goneUnless(ok bool, err error) error {
 	if err == nil && !ok {
 		return ErrGone

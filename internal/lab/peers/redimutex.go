@@ -2,7 +2,7 @@
 
 package peers
 
-// The workers of a benchmark that compares versions are built without: an old version may not have all of this.
+// The workers of a benchmark that compares versions are built without this file: an old version may not have all that it uses.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Quiet takes what our library logs while servers fail, which is no news where they are made to.
+// Quiet takes what this library logs when servers fail. That is no news where they are made to fail.
 var Quiet = slog.New(slog.DiscardHandler)
 
 // ours shares a Mutex among all goroutines that lock the same key, as a sync.Mutex is shared.
@@ -28,8 +28,7 @@ type ours struct {
 	mutexes map[string]*redimutex.Mutex
 }
 
-// Redimutex locks with a Client, and closes it and then the rest in the end. If plain, it locks as sync.Mutex
-// does, without a ctx.
+// Redimutex locks with a Client. Close closes it, and then the rest. If plain, it locks without a ctx, as sync.Mutex does.
 func Redimutex(client *redimutex.Client, plain bool, rest ...io.Closer) Library {
 	return &ours{
 		closing: append(closing{client}, rest...), client: client, plain: plain, mutexes: make(map[string]*redimutex.Mutex),
@@ -47,7 +46,7 @@ func (o *ours) Slot(key string) Slot {
 	return &ourSlot{mutex: m, plain: o.plain}
 }
 
-// An ourSlot remembers its lease: when that is lost, the Mutex may have another goroutine's.
+// An ourSlot remembers its lease: once that is lost, the Mutex may have the lease of another goroutine.
 type ourSlot struct {
 	lease
 	mutex *redimutex.Mutex
@@ -73,7 +72,7 @@ func (s *ourSlot) got(err error) error {
 
 func (s *ourSlot) Unlock(ctx context.Context) error { return Gone(s.mutex.UnlockContext(ctx)) }
 
-// A lease is what a Slot of ours tells of its hold.
+// A lease is what a Slot of this library reports about its hold.
 type lease struct{ *redimutex.Lease }
 
 func (l lease) Valid() bool { return l.Err() == nil }
@@ -82,7 +81,7 @@ func (l lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return Gone(l.Lease.Extend(ctx, ttl))
 }
 
-// A Handle is a Slot over any kind of lock of ours, by what gives leases of it.
+// A Handle is a Slot over any kind of lock of this library, made from the functions that acquire it.
 type Handle struct {
 	lease
 	acquire, try Acquire
@@ -91,10 +90,10 @@ type Handle struct {
 // Acquire is Acquire, RAcquire, TryAcquire and the like.
 type Acquire func(context.Context) (*redimutex.Lease, error)
 
-// NewHandle makes one that is not locked.
+// NewHandle returns a Handle that is not locked.
 func NewHandle(acquire, try Acquire) *Handle { return &Handle{acquire: acquire, try: try} }
 
-// Held is one that is locked.
+// Held returns a Handle that is locked.
 func Held(l *redimutex.Lease) *Handle { return &Handle{lease: lease{l}} }
 
 func (h *Handle) Lock(ctx context.Context) (err error) {
@@ -109,10 +108,10 @@ func (h *Handle) TryLock(ctx context.Context) (err error) {
 
 func (h *Handle) Unlock(ctx context.Context) error { return Gone(h.Release(ctx)) }
 
-// Gone marks the losses that the servers have told.
+// Gone adds ErrGone to a loss that the servers have reported.
 func Gone(err error) error {
 	if err == nil {
-		return nil // what follows has to allocate
+		return nil // the code below allocates
 	}
 	var lost *redimutex.LostError
 	if errors.As(err, &lost) && (lost.Reason == redimutex.Deleted || lost.Reason == redimutex.Taken) {

@@ -8,7 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// far is a deadline that is never met. Without one, redislock gives up after a TTL.
+// far is a deadline that is never reached. Without a deadline, redislock gives up after a TTL.
 const far = time.Hour
 
 type redislockLibrary struct {
@@ -17,15 +17,15 @@ type redislockLibrary struct {
 	ttl   time.Duration
 }
 
-// Redislock locks over a client of go-redis, and closes it in the end.
+// Redislock locks over a client of go-redis. Close closes the client too.
 func Redislock(client goredis.UniversalClient, ttl time.Duration) Library {
 	return &redislockLibrary{client, redislock.New(client), ttl}
 }
 
 func (l *redislockLibrary) Slot(key string) Slot { return &redislockSlot{library: l, key: key} }
 
-// A redislockSlot knows nothing of its validity but what a round trip tells. Until is the kindest reading: a
-// TTL after the call, although it may have waited for the lock since.
+// A redislockSlot knows its validity only from round trips. Until is the most generous reading: a TTL after the call, although
+// the call may have waited for the lock since.
 type redislockSlot struct {
 	silent
 	library *redislockLibrary

@@ -12,7 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Patient has redsync try without end: by default it gives up after 32 tries, 5 s or so.
+// Patient makes redsync try without end. By default it gives up after 32 tries, about 5 s.
 var Patient = redsync.WithTries(math.MaxInt)
 
 type redsyncLibrary struct {
@@ -21,7 +21,7 @@ type redsyncLibrary struct {
 	opts  []redsync.Option
 }
 
-// Redsync locks over pools of redigo, and closes them in the end.
+// Redsync locks over redigo pools. Close closes them too.
 func Redsync(pools []*redis.Pool, opts ...redsync.Option) Library {
 	var all []redsyncredis.Pool
 	var closers closing
@@ -31,7 +31,7 @@ func Redsync(pools []*redis.Pool, opts ...redsync.Option) Library {
 	return RedsyncOver(all, closers, opts...)
 }
 
-// RedsyncOver is Redsync over any pools of its own.
+// RedsyncOver is Redsync over any pools of redsync's own kind.
 func RedsyncOver(pools []redsyncredis.Pool, closers []io.Closer, opts ...redsync.Option) Library {
 	return &redsyncLibrary{closers, redsync.New(pools...), opts}
 }
@@ -48,7 +48,7 @@ type redsyncSlot struct {
 func (s redsyncSlot) Lock(ctx context.Context) error    { return s.m.LockContext(ctx) }
 func (s redsyncSlot) TryLock(ctx context.Context) error { return s.m.TryLockContext(ctx) }
 
-// Extend is by the TTL that the mutex was made with.
+// Extend ignores the TTL: redsync extends by the one that the mutex was made with.
 func (s redsyncSlot) Extend(ctx context.Context, _ time.Duration) error {
 	return goneUnless(s.m.ExtendContext(ctx))
 }

@@ -13,7 +13,7 @@ import (
 
 type rueidisLibrary struct{ rueidislock.Locker }
 
-// Rueidislock locks on one server, with the settings that its README has for that.
+// Rueidislock locks on one server, with the settings that its README gives for that.
 func Rueidislock(addr string, d Dialer, ttl time.Duration) (Library, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{
@@ -23,8 +23,8 @@ func Rueidislock(addr string, d Dialer, ttl time.Duration) (Library, error) {
 		KeyValidity:    ttl,
 		KeyMajority:    1,
 		NoLoopTracking: true,
-		// There is no next key to try. A try that is cut short waits for another holder's release, and
-		// hangs if there is no other caller.
+		// There is no next key to try. A try that is cut short waits for another holder's release, and hangs if there is no
+		// other caller.
 		TryNextAfter: time.Second,
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func (l rueidisLibrary) Close() error {
 	return nil
 }
 
-// RueidisKey is what rueidislock calls the first key of a lock on the server.
+// RueidisKey returns the name that rueidislock gives the first key of a lock on the server.
 func RueidisKey(key string) string { return "rueidislock:0:" + key }
 
 type rueidisSlot struct {
@@ -61,10 +61,10 @@ func (s *rueidisSlot) TryLock(ctx context.Context) (err error) {
 	return err
 }
 
-// Extend is not to be had: it renews by itself.
+// Extend is not supported: rueidislock renews by itself.
 func (s *rueidisSlot) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
 
-// Unlock ends the lock; that returns when the key is deleted, and tells nothing.
+// Unlock ends the lock. The cancel function returns when the key is deleted, and reports no error.
 func (s *rueidisSlot) Unlock(context.Context) error {
 	s.unlock()
 	return nil

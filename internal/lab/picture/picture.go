@@ -1,4 +1,4 @@
-// Package picture draws who held a lock when, and what was wrong with the servers meanwhile.
+// Package picture draws who held a lock when, and what was wrong with the servers at that time.
 package picture
 
 import (
@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A Picture is lanes under one scale of time.
+// A Picture is lanes over one time axis.
 type Picture struct {
 	Title, Subtitle string
 	From, To        time.Duration
 	Groups          []Group
-	Thin            bool // where there are many lanes: only some of them should have a name
+	Thin            bool // for many lanes: only some of them should have a name
 }
 
 // A Group is lanes that belong together, such as those of all servers.
@@ -40,7 +40,7 @@ type Bar struct {
 // A Kind is the look of a bar.
 type Kind string
 
-// The kinds. What is drawn shaded goes through all lanes of the picture, behind the rest.
+// The kinds. A Shaded bar goes through all lanes of the picture, behind the rest.
 const (
 	Held   Kind = "held"   // a valid lease
 	Lost   Kind = "lost"   // a holder that has not stopped, although its lease was lost
@@ -50,7 +50,7 @@ const (
 	Down   Kind = "down"   // is not there
 	Forgot Kind = "forgot" // is not there, and comes back without its data
 	Mark   Kind = "mark"   // a moment
-	Shaded Kind = "shaded" // a fault that concerns everybody
+	Shaded Kind = "shaded" // a fault that concerns all lanes
 )
 
 // legends says what a kind means, in the order of the legend.
@@ -77,7 +77,7 @@ const (
 	groupTop = 28
 )
 
-// The colours are for a light and for a dark background; what can't tell shows the light ones.
+// The colours are for a light and for a dark background. A viewer that can't tell which it has shows the light ones.
 const style = `
 text { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #1f2328 }
 .title { font-size: 18px; font-weight: 600 } .group { font-weight: 600 } .muted { fill: #59636e }
@@ -92,7 +92,7 @@ text { fill: #e6edf3 } .muted { fill: #9198a1 } .paper { fill: #0d1117 } .row { 
 }
 `
 
-// Save writes the picture as an SVG that needs nothing else.
+// Save writes the picture as a self-contained SVG file.
 func (p Picture) Save(path string) error { return os.WriteFile(path, p.SVG(), 0o644) }
 
 // SVG returns the picture.
@@ -137,7 +137,7 @@ type drawing struct {
 	pitch int     // from one lane to the next
 }
 
-// add adds markup of ours; what comes from elsewhere goes through element or text.
+// add adds trusted markup. Text from elsewhere goes through element or text, which escape it.
 func (d *drawing) add(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
 
 func (d *drawing) element(name, attributes, text string) {
@@ -187,7 +187,7 @@ func (d *drawing) lane(y int, l Lane) {
 	}
 }
 
-// shades draws what concerns everybody through all lanes.
+// shades draws the Shaded bars through all lanes.
 func (d *drawing) shades(top, bottom int) {
 	for _, g := range d.Groups {
 		for _, l := range g.Lanes {

@@ -1,4 +1,4 @@
-// Package progress shows how far a program is that takes long.
+// Package progress shows how far a long-running program is.
 package progress
 
 import (
@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// A Bar moves on a terminal, with lines above it. Elsewhere there are only the lines. One goroutine uses it at
-// a time.
+// A Bar moves on a terminal, with lines above it. Elsewhere only the lines are written. One goroutine at a time may use it.
 type Bar struct {
 	w        io.Writer
 	terminal bool
 	total    time.Duration
 }
 
-// Start says how long it takes in all.
+// Start says how long the work takes in all.
 func Start(w io.Writer, total time.Duration) *Bar {
 	b := &Bar{w: w, total: total}
 	if f, ok := w.(*os.File); ok {
@@ -31,7 +30,7 @@ func Start(w io.Writer, total time.Duration) *Bar {
 // Terminal reports whether there is a bar.
 func (b *Bar) Terminal() bool { return b.terminal }
 
-// Share is the part of the whole that has been done after so much of the planned time.
+// Share returns the part of the whole that is done after this much of the planned time.
 func (b *Bar) Share(done time.Duration) float64 { return float64(done) / float64(max(b.total, 1)) }
 
 const width = 30

@@ -1,4 +1,4 @@
-// Package stats is what many times that something took come down to.
+// Package stats summarizes many measured times.
 package stats
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Times are how long something took, again and again.
+// Times are repeated measurements of how long something took.
 type Times []time.Duration
 
 // Quantile returns the time that a share q of all does not exceed, and 0 if there are none.

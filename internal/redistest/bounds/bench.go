@@ -1,10 +1,10 @@
-// Package bounds measures by how much calls outlast their bounds while a server hangs: every verb over every
-// kind of pool, in every way of hanging.
+// Package bounds measures by how much calls outlast their bounds while a server hangs: every verb over every kind of pool, in
+// every way of hanging.
 //
-//   - verbs.go: the calls, and what promises their bounds
+//   - verbs.go: the calls, each with its promised bound
 //   - pools.go: the kinds of pools
 //   - ways.go:  the ways of hanging
-//   - bench.go: a server that hangs in one way, before which many calls are made
+//   - bench.go: a server that hangs in one way while many calls are made
 //   - party.go: one of these calls
 package bounds
 
@@ -17,22 +17,22 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Cell is one verb over one kind of pool, and what came of it in the last Run.
+// A Cell is one verb over one kind of pool, and its result in the last Run.
 type Cell struct {
 	Kind Kind
 	Verb Verb
 
-	Unready  string        // why it could not be prepared; empty: it was
-	Over     time.Duration // by how much it outlasted its bound, less than 0 if it did not
-	Overtime bool          // it was still under way when the server went on
+	Unready  string        // why the call could not be prepared; empty: it was
+	Over     time.Duration // by how much the call outlasted its bound; negative if it did not
+	Overtime bool          // the call was still under way when the server went on
 }
 
-// A Bench is a server that hangs in one way, and what stands before it.
+// A Bench is a server that hangs in one way, with the proxies in front of it.
 type Bench struct {
 	t      testing.TB
 	way    Way
 	server *redistest.Server
-	fronts map[string][]*redistest.Front // by kind
+	fronts map[string][]*redistest.Front // by name of the kind
 	keys   atomic.Int64
 	met    atomic.Int64
 }
@@ -45,7 +45,7 @@ func New(t testing.TB, w Way) *Bench {
 	return b
 }
 
-// Cells returns all verbs over the kinds of pools that are concerned.
+// Cells returns all verbs over those kinds of pools that the way of hanging concerns.
 func (b *Bench) Cells(kinds ...Kind) (cells []*Cell) {
 	for _, k := range kinds {
 		if b.way.Concerns(k) {
@@ -59,7 +59,7 @@ func (b *Bench) Cells(kinds ...Kind) (cells []*Cell) {
 	return cells
 }
 
-// Met returns how many tries have met the silence. If there are none nothing was shown.
+// Met returns how many tries have met the silence. If it is 0, nothing was shown.
 func (b *Bench) Met() int64 { return b.met.Load() }
 
 func (b *Bench) front(k Kind) []*redistest.Front {
@@ -78,8 +78,8 @@ func (b *Bench) front(k Kind) []*redistest.Front {
 	return fronts
 }
 
-// Run prepares the calls, has the server hang, measures the calls, and lets the server go on: when all are through, or
-// have been under way for so long after their bounds. It returns how late the machine was meanwhile.
+// Run prepares the calls, makes the server hang, and measures the calls. The server goes on when all calls have ended, or are
+// still under way when patience has passed after their bounds. Run returns how late the machine was meanwhile.
 func (b *Bench) Run(cells []*Cell, patience time.Duration) (late time.Duration) {
 	b.t.Helper()
 	var parties []*party
@@ -123,7 +123,7 @@ func (b *Bench) hang(fronts map[string][]*redistest.Front) {
 	}
 }
 
-// each calls f for all parties, for a few at a time: two hundred at once would be busy with timing out.
+// each calls f for all parties, a few at a time: two hundred at once would keep the machine busy with timeouts.
 func each(parties []*party, f func(*party)) {
 	var team sync.WaitGroup
 	few := make(chan struct{}, 4)

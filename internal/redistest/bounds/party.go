@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A party is a Client in a process of its own, as it were, that makes one call.
+// A party is a Client, as if in its own process, that makes one call.
 type party struct {
 	*Cell
 	bench    *Bench
@@ -30,7 +30,7 @@ type party struct {
 	done  chan struct{}
 	took  time.Duration
 	err   error
-	busy  chan struct{} // closed when what uses the only connection is over
+	busy  chan struct{} // closed when the call that uses the only connection has ended
 }
 
 func (b *Bench) party(c *Cell) *party {
@@ -65,11 +65,11 @@ func (p *party) must(err error) {
 func (p *party) prepare() {
 	defer func() {
 		if r := recover(); r != nil {
-			p.Unready = fmt.Sprintf("could not be prepared: %v", r) // by a machine that is too busy
+			p.Unready = fmt.Sprintf("could not be prepared: %v", r) // because the machine is too busy
 		}
 	}()
 	p.patience, p.cancel = context.WithTimeout(context.Background(), 30*time.Second)
-	patient := p.client.Mutex(p.key, redimutex.WithNodeTimeout(20*time.Second)) // has the connections opened
+	patient := p.client.Mutex(p.key, redimutex.WithNodeTimeout(20*time.Second)) // opens the connections
 	p.must(patient.LockContext(p.patience, 0))
 	p.must(patient.UnlockContext(p.patience))
 	p.call = p.Verb.begin(p)
@@ -97,12 +97,12 @@ func (p *party) start() {
 	}()
 }
 
-// occupy has another call take the only connection, where the server's silence keeps it.
+// occupy makes another call take the only connection, which it keeps as long as the server is silent.
 func (p *party) occupy() {
 	pool := p.pools[0].(*redis.Pool)
 	go func() {
 		defer close(p.busy)
-		p.client.Mutex(p.key + ":busy").TryLockContext(context.Background()) //nolint:errcheck // it can't
+		p.client.Mutex(p.key + ":busy").TryLockContext(context.Background()) //nolint:errcheck // it can't succeed
 	}()
 	for range 20 {
 		if s := pool.Stats(); s.ActiveCount > s.IdleCount {
@@ -112,7 +112,7 @@ func (p *party) occupy() {
 	}
 }
 
-// await waits for the call, but for no more than so long after its bound.
+// await waits for the call, but at most until patience has passed after its bound.
 func (p *party) await(patience time.Duration) {
 	timer := time.NewTimer(time.Until(p.began.Add(p.Verb.wait + p.Verb.Bound + patience)))
 	defer timer.Stop()
@@ -120,14 +120,14 @@ func (p *party) await(patience time.Duration) {
 	case <-p.done:
 	case <-timer.C:
 		select {
-		case <-p.done: // while we waited for others
+		case <-p.done: // while await waited for other calls
 		default:
 			p.Overtime = true
 		}
 	}
 }
 
-// end waits for what is left of the call, and looks for what it has left behind.
+// end waits for the rest of the call, and checks that no lock is left behind.
 func (p *party) end() {
 	defer p.cancel()
 	<-p.done
@@ -151,8 +151,8 @@ func (p *party) end() {
 	}
 }
 
-// retire closes a pool; but of one whose callers wait, only the connection that it has. redigo v1.9.3 has a data race
-// between Pool.Close and a caller whose ctx ends while it waits for its turn, and our clean-up may be such a caller after
+// retire closes a pool. Of a pool with Wait it closes only the one connection: redigo v1.9.3 has a data race between
+// Pool.Close and a caller whose ctx ends while it waits for a connection. A clean-up of the library may be such a caller after
 // Client.Close.
 func retire(pool redimutex.Pool) {
 	if p, ok := pool.(*redis.Pool); ok && p.Wait {
@@ -166,7 +166,7 @@ func retire(pool redimutex.Pool) {
 	}
 }
 
-// direct returns connections to the servers, past what hangs.
+// direct returns connections to the servers that bypass what hangs.
 func (p *party) direct() []redis.Conn {
 	conns := make([]redis.Conn, len(p.pools))
 	for i := range conns {

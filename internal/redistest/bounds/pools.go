@@ -13,20 +13,20 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// An Address is what a pool is made for.
+// An Address is the server that a pool is made for.
 type Address struct {
 	HostPort string
 	TLS      *tls.Config // nil: plain
-	DB       int         // not 0, so that each connection has to SELECT
+	DB       int         // not 0, so that each connection must SELECT
 }
 
-// Who the pools are, so that each connection has to AUTH; see [AddUser].
+// The user of the pools, so that each connection must AUTH; see [AddUser].
 const (
 	user     = "app"
 	password = "swordfish"
 )
 
-// AddUser lets the pools in.
+// AddUser adds the user of the pools to a server.
 func AddUser(s *redistest.Server) {
 	s.SetUser(user, "on", ">"+password, "~*", "&*", "+@all")
 }
@@ -42,15 +42,15 @@ type Kind struct {
 	Name    string
 	tls     bool
 	servers int  // 0: 1
-	Dials   bool // it shows as well as any what happens in the course of dialling
-	shared  bool // many use a connection at once
+	Dials   bool // a good example of what happens while a connection is dialled
+	shared  bool // many callers use a connection at once
 	busy    bool // another call of the same Client waits for the server on the only connection
 	make    func(a Address) redimutex.Pool
 }
 
 func (k Kind) count() int { return max(k.servers, 1) }
 
-// Kinds are pools as programs have them. Most of them know of no deadline in some phase.
+// Kinds returns pools as real programs have them. Most of them ignore the deadline in some phase.
 func Kinds() []Kind {
 	return []Kind{
 		{Name: "as redigo's documentation has it", Dials: true, make: Documented},
@@ -105,7 +105,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Documented is a pool as redigo's documentation has it.
+// Documented returns a pool as in redigo's documentation.
 func Documented(a Address) redimutex.Pool {
 	return &redis.Pool{
 		MaxIdle:     3,
@@ -132,13 +132,13 @@ func Documented(a Address) redimutex.Pool {
 	}
 }
 
-// idled has a pool find all of its connections idle for too long.
+// idled makes a pool treat all its connections as idle for too long.
 func idled(p redimutex.Pool) redimutex.Pool {
 	p.(*redis.Pool).IdleTimeout = time.Nanosecond
 	return p
 }
 
-// NewPool is redimutex.NewPool.
+// NewPool returns a pool made by redimutex.NewPool.
 func NewPool(a Address) redimutex.Pool { return newPool(a) }
 
 func newPool(a Address, opts ...redis.DialOption) redimutex.Pool {
@@ -154,10 +154,10 @@ func newPool(a Address, opts ...redis.DialOption) redimutex.Pool {
 	return p
 }
 
-// GetAlone hides what a *redis.Pool has beside Get.
+// GetAlone hides all methods of a *redis.Pool other than Get and Close.
 type GetAlone struct{ pool *redis.Pool }
 
-// NewGetAlone makes a pool that dials a.
+// NewGetAlone returns a GetAlone that dials a.
 func NewGetAlone(a Address) redimutex.Pool {
 	return GetAlone{&redis.Pool{MaxIdle: 3, Dial: a.dial}}
 }

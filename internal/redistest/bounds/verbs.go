@@ -11,24 +11,24 @@ import (
 
 const (
 	nodeTimeout = 200 * time.Millisecond
-	early       = nodeTimeout / 3     // a ctx that ends while a command is under way
-	late        = nodeTimeout * 7 / 4 // a ctx that ends while a later one is
+	early       = nodeTimeout / 3     // the end of a ctx while the first command is under way
+	late        = nodeTimeout * 7 / 4 // the end of a ctx while a later command is
 	replicas    = nodeTimeout / 2     // the timeout of WithReplicas
 )
 
-// A Verb is a call with what promises its bound.
+// A Verb is a call with its promised bound.
 type Verb struct {
 	Name  string
 	Bound time.Duration
-	takes bool // it may leave a lock behind that no process owns
-	// begin is run while the server answers, and returns the call, which is run when it does not.
+	takes bool // it may leave a lock behind that has no owner
+	// begin runs while the server answers. It returns the call, which runs while the server hangs.
 	begin  func(p *party) (call func() error)
 	wait   time.Duration // before the call, while the server hangs
-	alone  bool          // not over connections that are shared
-	single bool          // only of one server
+	alone  bool          // not over shared connections
+	single bool          // only with one server
 }
 
-// Method is the method that is called, in one word.
+// Method returns the name of the method that is called, in one word.
 func (v Verb) Method() string {
 	word, _, _ := strings.Cut(v.Name, " ")
 	return strings.TrimSuffix(word, ",")
@@ -49,7 +49,7 @@ func held(name string, bound time.Duration, end func(*party) error, opts ...redi
 	}}
 }
 
-// renewing has the call made while a renewal hangs.
+// renewing delays the call until a renewal hangs.
 func renewing(v Verb) Verb {
 	v.wait = nodeTimeout + nodeTimeout/4 // the TTL is three node timeouts
 	return v
@@ -60,13 +60,13 @@ func alone(v Verb) Verb {
 	return v
 }
 
-// queued is a verb with WithQueue, which several servers refuse.
+// queued marks a verb with WithQueue, which is refused over several servers.
 func queued(v Verb) Verb {
 	v.single = true
 	return v
 }
 
-// kept is a try that finds a lease of the same process, which it can't use and has to give back.
+// kept is a try that finds a lease of the same process which it can't use and has to release.
 func kept(name string, bound time.Duration, lock func(*party) error) Verb {
 	v := try(name, bound, lock)
 	without := v.begin
@@ -101,10 +101,10 @@ func ended() context.Context {
 
 func background() context.Context { return context.Background() }
 
-// never returns a ctx that can be cancelled, and is not.
+// never returns a ctx that could be cancelled, but is not.
 func never() context.Context { return after(time.Minute) }
 
-// Verbs are all that the library promises a bound of.
+// Verbs returns all calls for which the library promises a bound.
 func Verbs() []Verb {
 	all := []Verb{
 		try("TryLock", nodeTimeout, func(p *party) error {
@@ -145,7 +145,7 @@ func Verbs() []Verb {
 	} {
 		all = append(all, try("TryLockContext, "+c.name, c.bound, func(p *party) error { return p.mutex.TryLockContext(c.ctx()) }))
 		if c.name == "deadline early" {
-			continue // as when cancelled
+			continue // the same as when cancelled
 		}
 		all = append(all,
 			held("UnlockContext, "+c.name, c.bound, func(p *party) error { return p.mutex.UnlockContext(c.ctx()) }),
@@ -168,7 +168,7 @@ func Verbs() []Verb {
 	return all
 }
 
-// doing is a Do whose function returns while the server hangs: what is left is the release.
+// doing is a Do whose function returns while the server hangs: only the release remains.
 func doing() Verb {
 	return Verb{Name: "Do whose function returns", Bound: nodeTimeout, begin: func(p *party) func() error {
 		entered, leave, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -192,7 +192,7 @@ func doing() Verb {
 	}}
 }
 
-// waiting is a Close while a caller waits in the queue of the servers, with a listener.
+// waiting is a Close while a caller waits in the queue of the server, with a subscription.
 func waiting() Verb {
 	return Verb{Name: "Close with a waiter in the queue", Bound: 2 * nodeTimeout, begin: func(p *party) func() error {
 		m := p.client.Mutex(p.key, redimutex.WithQueue())

@@ -5,15 +5,15 @@ import "github.com/redimutex/redimutex/internal/redistest"
 // A Way is how a server hangs.
 type Way struct {
 	Name    string
-	stopped bool // by SIGSTOP; else
+	stopped bool // by SIGSTOP; otherwise by phase
 	phase   redistest.Phase
 	only    func(Kind) bool // nil: all
 }
 
-// Concerns reports whether the server hangs in this way for a kind of pool.
+// Concerns reports whether this way of hanging concerns a kind of pool.
 func (w Way) Concerns(k Kind) bool { return w.only == nil || w.only(k) }
 
-// The ways.
+// The ways of hanging.
 var (
 	Stopped    = Way{Name: "stopped", stopped: true}
 	Silent     = Way{Name: "accepts, and is silent", phase: redistest.AtAccept}
@@ -27,7 +27,7 @@ var (
 	BlackHoled = Way{Name: "the path swallows everything", phase: redistest.Everywhere}
 )
 
-// Ways are all of them.
+// Ways returns all of them.
 func Ways() []Way {
 	return []Way{Stopped, Silent, Dial, Handshake, Auth, Select, Command, Reply, OldConns, BlackHoled}
 }

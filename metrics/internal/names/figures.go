@@ -11,9 +11,9 @@ import (
 
 // A Figure is a metric that is read from the Stats of a Client.
 type Figure struct {
-	Prometheus, OpenTelemetry string // names, without what all of ours have before them
+	Prometheus, OpenTelemetry string // names, without the prefix that all metrics of this library have
 	Unit, Help                string
-	Gauge                     bool   // else a counter
+	Gauge                     bool   // false: a counter
 	Label                     string // "": one value without a label
 	Read                      func(s redimutex.Stats, servers []string) []Value
 }
@@ -24,7 +24,7 @@ type Value struct {
 	N     int64
 }
 
-// Figures are all metrics of that sort.
+// Figures are all metrics that are read from the Stats.
 var Figures = []Figure{
 	{
 		"locks_held", "lock.held", "{lock}", "Leases of this process, also idle ones.", true, "",
@@ -73,11 +73,11 @@ var Figures = []Figure{
 	},
 }
 
-// OldestHold is what the age that [Oldest] returns is called.
+// OldestHold is the help text of the age that [Oldest] returns.
 const OldestHold = "Age of the oldest hold that is in use, 0 without one."
 
-// Oldest returns the age of the oldest hold that is in use, by what name makes of its key. A lock that is never released
-// shows nowhere else: it is in no histogram, and no exported span, until it ends.
+// Oldest returns the age of the oldest hold in use for each result of name, which gets the key. A lock that is never released
+// shows nowhere else: until it ends, it is in no histogram and in no exported span.
 func Oldest(client *redimutex.Client, name func(key string) string) map[string]time.Duration {
 	oldest := make(map[string]time.Duration)
 	for _, l := range client.Locks() {
@@ -89,12 +89,12 @@ func Oldest(client *redimutex.Client, name func(key string) string) map[string]t
 	return oldest
 }
 
-// Buckets are the default limits of histograms: waits and holds of locks take from a round trip to minutes.
+// Buckets are the default limits of histograms: waits for locks and holds take from a round trip to minutes.
 func Buckets() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 }
 
-// Servers returns the names of the servers of a client: those that WithServerNames gave, or their places.
+// Servers returns the names of the servers of a client: given by WithServerNames, or else their numbers.
 func Servers(client *redimutex.Client, given []string) ([]string, error) {
 	servers := len(client.Stats().Errors)
 	if given == nil {

@@ -1,7 +1,7 @@
-// Package names has the words by which metrics, spans and logs call the same things, so that the process that has
-// found a lock in one of them can look for it in the others.
+// Package names has the words that metrics, spans and logs share, so that an operator who has found a lock in one of them can
+// look for it in the others.
 //
-// A program may have an older module of metrics beside a newer root. So what is exported here is added to, and never
+// A program may use an older metrics module with a newer root. So the exported part of this package is only added to, never
 // changed.
 package names
 
@@ -13,14 +13,14 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// What labels and attributes are called.
+// The names of labels and attributes.
 const (
 	Key     = "key"
 	Kind    = "kind"    // mutex, semaphore, reader or writer
 	Owner   = "owner"   // see [redimutex.WithOwner]
 	Fence   = "fence"   // see [redimutex.WithFencing]
-	Server  = "server"  // place of its pool in the list given to NewClient, from 0, or a name
-	Outcome = "outcome" // how a wait, a hold or a renewal has ended; see below
+	Server  = "server"  // index of its pool in the list given to NewClient, from 0, or a name
+	Outcome = "outcome" // how a wait, a hold or a renewal ended; see below
 	Reason  = "reason"  // how a lease was lost; see [redimutex.Reason]
 	Attempt = "attempt" // number of tries
 	Err     = "err"     // what went wrong, in the words of the error
@@ -37,8 +37,8 @@ const (
 	Failed      = "failed"      // anything else
 )
 
-// Failures are the outcomes of calls that end without the lock. Counters of them are made beforehand:
-// a server that collects them takes no notice of the first step of one that was not there before.
+// Failures are the outcomes of calls that end without the lock. Their counters are created beforehand: a server that collects
+// metrics does not notice the first step of a counter that did not exist before.
 var Failures = []string{Locked, Unavailable, Refused, Cancelled, Closed, Failed}
 
 // How a hold ends. A renewal ends as [Renewed] or [Failed].
@@ -49,8 +49,8 @@ const (
 	Renewed    = "renewed"
 )
 
-// OfWait returns how a wait has ended that returned err. What a wait that the caller has cancelled
-// died of does not matter: the cause may be the loss of another lock.
+// OfWait returns how a wait ended that returned err. If the caller cancelled the wait, the other errors do not matter: the
+// cause may be the loss of another lock.
 func OfWait(err error) string {
 	var node *redimutex.NodeError
 	switch {
@@ -72,7 +72,7 @@ func OfWait(err error) string {
 	return Failed
 }
 
-// OfHold returns how a hold has ended whose Unlock returned err.
+// OfHold returns how a hold ended whose Unlock returned err.
 func OfHold(err error) string {
 	switch {
 	case err == nil:
@@ -83,7 +83,7 @@ func OfHold(err error) string {
 	return Unreleased
 }
 
-// OfLoss returns the reason for which a lease was lost, or "" if err is no loss.
+// OfLoss returns the reason why a lease was lost, or "" if err is no loss.
 func OfLoss(err error) string {
 	var lost *redimutex.LostError
 	if errors.As(err, &lost) {
@@ -92,6 +92,6 @@ func OfLoss(err error) string {
 	return ""
 }
 
-// Clean makes text of what users name keys and owners. Redis takes any bytes; Prometheus and
-// OpenTelemetry take UTF-8, and panic at the rest or throw it away.
+// Clean turns names of keys and owners into valid UTF-8. Redis accepts any bytes; with anything but UTF-8 Prometheus and
+// OpenTelemetry panic or drop it.
 func Clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,7 +1,7 @@
-// Package dial has what the pools of several clients share: how a connection is logged in, and how a primary is found.
+// Package dial is shared by the pools of several clients: it logs connections in, and finds a primary.
 //
-// These modules are released together, but a program may have an older one of them beside a newer root. So what is
-// exported here is added to, and never changed.
+// These modules are released together, but a program may use an older one with a newer root. So the exported part of this
+// package is only added to, never changed.
 package dial
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A Func dials the network, and speaks TLS where that is wanted.
+// A Func dials the network, with TLS if that is configured.
 type Func func(ctx context.Context, network, address string) (net.Conn, error)
 
-// A Login is what a new connection goes through before redigo gets it. So also a connection that a redisc.Cluster dials
-// by itself is logged in, and credentials are asked for anew each time.
+// A Login prepares a new connection before redigo gets it. So a connection that a redisc.Cluster dials by itself is logged in
+// too, and each connection asks for the credentials anew.
 type Login struct {
 	Dial        Func
 	Credentials func(context.Context, net.Conn) (user, password string, err error)
 	Name        string        // of the client; "": none
-	Commands    [][]any       // to be sent after the login
-	Primary     bool          // refuse a server that says it is a replica
-	Timeout     time.Duration // of dialling, and of the rest; 0: none
+	Commands    [][]any       // to send after the login
+	Primary     bool          // refuse a server that reports that it is a replica
+	Timeout     time.Duration // of dialling, and again of the rest; 0: none
 }
 
 var errNoPrimary = errors.New("the server is a replica, and locks need the primary")
 
-// Connect is for redis.DialContextFunc. It ends with ctx, if the functions of the user do.
+// Connect is for redis.DialContextFunc. It ends with ctx if the user's functions do.
 func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn, error) {
 	dialling, cancel := l.bounded(ctx)
 	defer cancel()
@@ -53,7 +53,7 @@ func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn,
 	return c, nil
 }
 
-// bracketed returns address with brackets around an IPv6 address, which redisc and the nodes of a cluster leave out.
+// bracketed returns address with brackets around an IPv6 address, because redisc and the nodes of a cluster omit them.
 func bracketed(network, address string) string {
 	port := strings.LastIndexByte(address, ':')
 	if network != "tcp" || port < 0 || address[0] == '[' || !strings.Contains(address[:port], ":") {
@@ -91,8 +91,8 @@ func (l *Login) enter(ctx context.Context, raw net.Conn) error {
 	return nil
 }
 
-// hello logs in by HELLO, which any user may send and which tells the role; or, where the server does not know it
-// or not so, as it was done before, and then the role is not known.
+// hello logs in by HELLO, which any user may send and which returns the role. If the server does not know HELLO, or not with
+// these arguments, hello logs in by AUTH. Then the role is unknown.
 func (l *Login) hello(c redis.Conn, user, password string) (role string, err error) {
 	args := []any{2}
 	if user != "" || password != "" {
@@ -136,7 +136,7 @@ func roleOf(hello any) string {
 	return ""
 }
 
-// discreet cuts off what a server that does not know AUTH quotes of it.
+// discreet cuts off the arguments of AUTH that a server quotes if it does not know AUTH.
 func discreet(err error) error {
 	var said redis.Error
 	if errors.As(err, &said) {

@@ -16,21 +16,21 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// maxAge is how old a connection to a primary that Sentinel has chosen may become. An old primary takes writes until
-// Sentinel reaches it, for seconds or for as long as it is cut off from Sentinel and not from us. The caller that leaves it
-// within a second renews its locks at the new one before they expire there.
+// maxAge is how old a connection to a primary chosen by Sentinel may become. An old primary accepts writes until Sentinel
+// reaches it: for seconds, or for as long as it is cut off from Sentinel but not from this process. A process that leaves it
+// within a second renews its locks at the new primary before they expire there.
 const maxAge = time.Second
 
-// KeepYoung is for the pool of a primary that Sentinel has chosen: its connections live for a second at most.
+// KeepYoung is for the pool of a primary chosen by Sentinel: its connections live for at most a second.
 func KeepYoung(pool *redis.Pool) {
 	if pool.MaxConnLifetime == 0 || pool.MaxConnLifetime > maxAge {
 		pool.MaxConnLifetime = maxAge
 	}
 }
 
-// Refusals are what can't be carried over.
+// Refusals collects options that can't be carried over.
 type Refusals struct {
-	Package string // for whose users the errors are
+	Package string // named in the errors
 	errs    []error
 }
 
@@ -44,26 +44,26 @@ func (r *Refusals) Refuse(option string, set bool, advice string) {
 // Err returns an error that names all options that were refused.
 func (r *Refusals) Err() error { return errors.Join(r.errs...) }
 
-// Options are what the ClientOption of valkey-go and that of rueidis say: they have the same fields, in types of their own.
+// Options are the common fields of the ClientOption of valkey-go and of rueidis, which are two types with the same fields.
 type Options struct {
 	Refusals
 	InitAddress []string
-	MasterSet   string // the name of the primary for the Sentinels at InitAddress; "": those are servers
+	MasterSet   string // the name of the primary for the Sentinels at InitAddress; "": InitAddress lists servers
 	Single      bool   // the first address is no node of a cluster
 
 	Server, Sentinel       Account
-	Commands               [][]any // to be sent to a server after the login
+	Commands               [][]any // to send to a server after the login
 	AuthCredentials        func(net.Addr) (user, password string, err error)
 	DialFn                 func(string, *net.Dialer, *tls.Config) (net.Conn, error)
 	DialCtxFn              func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 	WriteTimeout, Lifetime time.Duration
 	KeepAlive, DialTimeout time.Duration // the client's defaults
 
-	// Cluster returns a *redisc.Cluster, which the root does not depend on.
+	// Cluster returns a *redisc.Cluster. It is a function because the root does not depend on redisc.
 	Cluster func([]string, []redis.DialOption, func(string, ...redis.DialOption) (*redis.Pool, error)) PoolCloser
 }
 
-// An Account is how one kind of server is dialled and logged in to.
+// An Account says how to dial and log in to one kind of server.
 type Account struct {
 	Username, Password, ClientName string
 	Dialer                         net.Dialer
@@ -76,8 +76,8 @@ type PoolCloser interface {
 	io.Closer
 }
 
-// Pool returns a pool for the servers that NewClient would connect to. It connects only where it has to ask whether a
-// single address is that of a cluster.
+// Pool returns a pool for the servers that NewClient would connect to. It connects only if it must ask whether a single
+// address belongs to a cluster.
 func (o *Options) Pool() (PoolCloser, error) {
 	if len(o.InitAddress) == 0 {
 		err := fmt.Errorf("%s: InitAddress is empty; it needs a server, some nodes of a cluster, or Sentinels", o.Package)
@@ -126,10 +126,10 @@ func (o *Options) cluster(l *Login) PoolCloser {
 	})
 }
 
-// dialOptions returns how redigo is to dial, with the timeouts of the client.
+// dialOptions returns the options for redigo, with the timeouts of the client.
 func (o *Options) dialOptions(l *Login) []redis.DialOption {
 	timeout := o.WriteTimeout
-	if timeout == 0 { // as the clients have it
+	if timeout == 0 { // the default of the clients
 		timeout = 10 * max(o.KeepAlive, o.Server.Dialer.KeepAlive)
 	}
 	return []redis.DialOption{
@@ -139,7 +139,7 @@ func (o *Options) dialOptions(l *Login) []redis.DialOption {
 	}
 }
 
-// login returns how connections are dialled and logged in to a kind of server.
+// login returns the Login for one kind of server.
 func (o *Options) login(a *Account, commands [][]any) *Login {
 	return &Login{
 		Dial: o.dialler(a),
@@ -162,7 +162,7 @@ func (o *Options) timeout(a *Account) time.Duration {
 	return a.Dialer.Timeout
 }
 
-// patience is timeout, or the default where there is none.
+// patience returns timeout, or the default if there is none.
 func (o *Options) patience(a *Account) time.Duration {
 	if t := o.timeout(a); t > 0 {
 		return t
@@ -190,7 +190,7 @@ func (o *Options) dialler(a *Account) Func {
 	}
 }
 
-// isCluster asks as NewClient does.
+// isCluster asks the server as NewClient does.
 func isCluster(pool *redis.Pool, bound time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

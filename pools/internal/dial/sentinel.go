@@ -11,27 +11,27 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// sentinels know the primary.
+// sentinels asks Sentinels for the address of the primary.
 type sentinels struct {
 	addresses []string
 	name      string // of the primary
 	connect   Func
 	onward    Func          // to the primary
-	patience  time.Duration // with a question
+	patience  time.Duration // the time for one question
 
 	mu    sync.Mutex
-	asked map[string]*question // under way, by the address of the Sentinel
+	asked map[string]*question // questions under way, by the address of the Sentinel
 }
 
-// A question to a Sentinel is for all who want to know while it is under way: so a DialFn that hangs, which no context
-// ends, keeps one goroutine for each Sentinel and not one for each new connection.
+// A question to a Sentinel is shared by all callers that want the answer while it is under way. So a DialFn that hangs and
+// ignores its context keeps one goroutine per Sentinel, and not one per new connection.
 type question struct {
-	answered chan struct{} // closed once address and err are what they will be
+	answered chan struct{} // closed once address and err are final
 	address  string
 	err      error
 }
 
-// sentinels returns those at InitAddress. onward dials the primary.
+// sentinels returns the Sentinels at InitAddress. onward dials the primary.
 func (o *Options) sentinels(onward Func) *sentinels {
 	return &sentinels{
 		addresses: o.InitAddress,
@@ -43,7 +43,7 @@ func (o *Options) sentinels(onward Func) *sentinels {
 	}
 }
 
-// dial is a Func that goes to the primary, whatever the address.
+// dial is a Func that dials the primary, whatever the address.
 func (s *sentinels) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	address, err := s.primary(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *sentinels) dial(ctx context.Context, network, _ string) (net.Conn, erro
 	return s.onward(ctx, network, address)
 }
 
-// primary asks all Sentinels at once, so that one which hangs costs no time, and takes the first answer.
+// primary asks all Sentinels at once and takes the first answer, so that a Sentinel that hangs costs no time.
 func (s *sentinels) primary(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,14 +80,14 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 		refused = refused && errors.As(a.err, &said)
 	}
 	err := errors.Join(errs...)
-	if !refused { // one that refuses for good does not speak for those that may answer yet
+	if !refused { // a Sentinel that refuses for good does not speak for others that may still answer
 		err = errors.New(err.Error())
 	}
 	return "", err
 }
 
-// question returns the question to a Sentinel that is under way, or a new one. It does not end with ctx, because others
-// may wait for its answer.
+// question returns the question to a Sentinel that is under way, or starts one. The question does not end with ctx, because
+// others may wait for its answer.
 func (s *sentinels) question(ctx context.Context, sentinel string) *question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *sentinels) question(ctx context.Context, sentinel string) *question {
 
 func (s *sentinels) ask(ctx context.Context, sentinel string) (primary string, err error) {
 	defer func() {
-		if r := recover(); r != nil { // of a DialFn; it would end the process
+		if r := recover(); r != nil { // a DialFn may panic, which would end the process
 			err = fmt.Errorf("the dial panicked: %v", r)
 		}
 	}()

@@ -1,4 +1,4 @@
-// Package pooltest has what the tests of the pools of all clients do.
+// Package pooltest has the common tests of the pools for all clients.
 package pooltest
 
 import (
@@ -34,7 +34,7 @@ func StartRedis() (addr string, stop func()) {
 	return m.Addr(), m.Close
 }
 
-// Lock takes a lock over pool, with what is wanted, and releases it.
+// Lock acquires a lock over pool with the given options, and releases it.
 func Lock(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) {
 	t.Helper()
 	opts = append([]redimutex.Option{redimutex.WithNodeTimeout(4 * time.Second)}, opts...) // the machine may be late
@@ -47,14 +47,14 @@ func Lock(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Optio
 	require.NoError(t, m.UnlockContext(ctx))
 }
 
-// Ask has the pool connect and run a command.
+// Ask makes the pool connect and run a command.
 func Ask(p redimutex.Pool, command string, args ...any) (string, error) {
 	c := p.Get()
 	defer c.Close()
 	return redis.String(c.Do(command, args...))
 }
 
-// Ping has the pool connect and run a command, within ctx.
+// Ping makes the pool connect and run PING, within ctx.
 func Ping(ctx context.Context, pool *redis.Pool) error {
 	c, err := pool.GetContext(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func Ping(ctx context.Context, pool *redis.Pool) error {
 	return err
 }
 
-// EveryPhaseEndsWithTheContext connects to a server that hangs, in one phase after the other. open returns a pool with
-// TLS and a database other than 0, and without a timeout of its own; hung looks at what else the user may call.
+// EveryPhaseEndsWithTheContext connects to a server that hangs in each phase in turn. open returns a pool with TLS and a
+// database other than 0, and without its own timeout. hung checks other calls that the user may make.
 func EveryPhaseEndsWithTheContext(
 	t *testing.T, open func(t *testing.T, front *redistest.Front) *redis.Pool, hung func(t *testing.T, front *redistest.Front),
 ) {
@@ -80,11 +80,11 @@ func EveryPhaseEndsWithTheContext(
 			front := redistest.NewTLSFront(t, s)
 			pool := open(t, front)
 			front.Hang(at)
-			for range 20 { // more than may be left behind
+			for range 20 { // more than the number of hanging dials that may be left behind
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				require.ErrorIs(t, Ping(ctx, pool), context.DeadlineExceeded)
 				cancel()
-				// Where the ctx ends before the command is sent, the connection is kept. One that hung would fail below.
+				// If ctx ends before the command is sent, the connection is kept. One that hung would fail below.
 				assert.Equal(t, pool.IdleCount(), pool.ActiveCount())
 			}
 			hung(t, front)
@@ -96,7 +96,7 @@ func EveryPhaseEndsWithTheContext(
 	}
 }
 
-// WaitInLine has a caller wait for a lock: that is a subscription, over a connection that redisc dials without a pool.
+// WaitInLine makes a caller wait for a lock. It subscribes over a connection that redisc dials without a pool.
 func WaitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	t.Helper()
 	first, second := redimutex.NewClient([]redimutex.Pool{pool}), redimutex.NewClient([]redimutex.Pool{pool})
@@ -122,16 +122,16 @@ func WaitInLine(t testing.TB, pool redimutex.Pool, cluster *redistest.Cluster) {
 	require.NoError(t, waiter.UnlockContext(ctx))
 }
 
-// What becomes of an option.
+// The fates of an option.
 const (
-	Carried   = "carried"     // counts for the pool as it does for the client
+	Carried   = "carried"     // works for the pool as for the client
 	Refused   = "refused"     // is an error when the pool is made
 	Unchanged = "no business" // changes nothing for locks
 )
 
-// EveryOptionIsDecided compares the names of decided with the fields of all types of options, each type by the prefix
-// that its fields have in decided; those of later are of a newer client. If it fails after an update of the client: decide what becomes of the new field, there
-// and in the documentation.
+// EveryOptionIsDecided compares the names of decided with the fields of all types of options. Each type has a prefix for its
+// fields in decided. The fields in later exist only in newer clients. If it fails after an update of the client, decide the
+// fate of the new field, there and in the documentation.
 func EveryOptionIsDecided(t *testing.T, decided map[string]string, types map[string][]reflect.Type, later ...string) {
 	t.Helper()
 	left := make(map[string]bool)
@@ -152,7 +152,7 @@ func EveryOptionIsDecided(t *testing.T, decided map[string]string, types map[str
 	assert.Empty(t, left, "the client has no such option")
 }
 
-// EveryRefusalIsTried checks that there is a test for each option that is refused.
+// EveryRefusalIsTried checks that each refused option has a test.
 func EveryRefusalIsTried[T any](t *testing.T, decided map[string]string, tried map[string]T) {
 	t.Helper()
 	for name, fate := range decided {
@@ -162,7 +162,7 @@ func EveryRefusalIsTried[T any](t *testing.T, decided map[string]string, tried m
 	}
 }
 
-// Clients has what becomes of the options of valkey-go and of rueidis, which are of one design.
+// Clients has the fates of the options of valkey-go and rueidis, which share one design.
 var Clients = map[string]string{
 	"InitAddress": Carried, "ForceSingleClient": Carried, "Dialer": Carried, "DialFn": Carried, "DialCtxFn": Carried,
 	"TLSConfig": Carried, "Username": Carried, "Password": Carried, "AuthCredentialsFn": Carried, "ClientName": Carried,
@@ -174,17 +174,17 @@ var Clients = map[string]string{
 
 	"ReplicaOnly": Refused, "Standalone.EnableRedirect": Refused, "ClusterOption.ShardsRefreshInterval": Refused,
 
-	// Each new connection asks the Sentinels, and none becomes old.
+	// Each new connection asks the Sentinels, and no connection becomes old.
 	"Sentinel.TopologyRefreshInterval": Unchanged,
-	// A lock tries again by its own options, and redisc follows MOVED, asks any node, and by CLUSTER SLOTS.
+	// A lock repeats tries by its own options. redisc follows MOVED, and asks any node by CLUSTER SLOTS.
 	"RetryDelay": Unchanged, "DisableRetry": Unchanged, "ShuffleInit": Unchanged,
 	"ClusterOption.MaxMovedRedirections": Unchanged, "ClusterOption.PreferInitAddressRefresh": Unchanged,
 	"ClusterOption.PreferClusterShards": Unchanged,
-	// Reading from replicas and caches. Locks are at primaries.
+	// Reads from replicas, and caches: locks are at primaries.
 	"SendToReplicas": Unchanged, "ReplicaSelector": Unchanged, "ReadNodeSelector": Unchanged,
 	"EnableReplicaAZInfo": Unchanged, "AZFromInfo": Unchanged, "NewCacheStoreFn": Unchanged, "OnInvalidations": Unchanged,
 	"ClientTrackingOptions": Unchanged, "CacheSizeEachConn": Unchanged, "DisableCache": Unchanged,
-	// How the client treats its own connections; redigo speaks RESP2, and sends no name of a library.
+	// Treatment of the client's own connections: redigo speaks RESP2, and sends no library name.
 	"ClientSetInfo": Unchanged, "AlwaysRESP2": Unchanged, "RingScaleEachConn": Unchanged, "ReadBufferEachConn": Unchanged,
 	"WriteBufferEachConn": Unchanged, "BlockingPoolCleanup": Unchanged, "BlockingPoolMinSize": Unchanged,
 	"BlockingPoolSize": Unchanged, "BlockingPipeline": Unchanged, "PipelineMultiplex": Unchanged,

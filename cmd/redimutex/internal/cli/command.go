@@ -1,5 +1,5 @@
-// Package cli is what all verbs of redimutex have in common: how a verb declares its flags, operands and
-// help, how these are parsed and printed, and how it ends.
+// Package cli is the common part of all verbs of redimutex: how a verb declares its flags, operands and help, how these are
+// parsed and printed, and how it ends.
 package cli
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Exit statuses that are not a child's, after sysexits(3) and the shell.
+// Exit statuses that are not those of a child process, after sysexits(3) and the shell.
 const (
 	OK          = 0
 	Failure     = 1
@@ -23,16 +23,16 @@ const (
 	NotFound    = 127 // there is no such command
 )
 
-// A Terminal is where a command reads and writes.
+// A Terminal is the input and output of a command.
 type Terminal struct {
 	In  *os.File
 	Out *Output
 	Err io.Writer
 
-	ended Signalled // by this signal, if it is not 0
+	ended Signalled // 0, or the signal that ended the verb
 }
 
-// An Output is standard output. It remembers the first error of writing.
+// An Output is standard output. It remembers the first write error.
 type Output struct {
 	w   io.Writer
 	err error
@@ -50,20 +50,20 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Failed returns the first error of writing.
+// Failed returns the first write error.
 func (o *Output) Failed() error { return o.err }
 
-// Unwrap returns what is written to.
+// Unwrap returns the writer below.
 func (o *Output) Unwrap() io.Writer { return o.w }
 
-// A Command is one of the verbs of redimutex: the one place where its flags, operands and help are declared.
-// Parsing, help, manual page and completion are made from it.
+// A Command is one of the verbs of redimutex. Its flags, operands and help are declared only here. Parsing, help, manual page
+// and completion are made from it.
 type Command struct {
 	Name    string
-	Summary string   // one line; "": it is for our own scripts, and in no list
-	Args    string   // what stands behind the flags in the usage
+	Summary string   // one line; "": internal, and in no list
+	Args    string   // what follows the flags in the usage
 	Keys    int      // how many of the operands are keys of locks; -1: all
-	Words   []string // or what an operand may be
+	Words   []string // the words that an operand may be
 	Runs    bool     // a command line follows --
 
 	About []Block
@@ -76,21 +76,21 @@ type Command struct {
 	Run func(t *Terminal, in *Input) (int, error)
 }
 
-// Input is what stands behind the verb, without the flags.
+// Input is the operands behind the verb, without the flags.
 type Input struct {
-	Words  []string // in front of --; with a command that runs nothing, behind it as well
+	Words  []string // in front of --; if the verb runs no command, those behind -- too
 	Behind []string // behind --
 }
 
 // A Flag is a flag of a command.
 type Flag struct {
 	Names []string // without their dashes
-	Arg   string   // what its value is called; "": it is a switch
+	Arg   string   // the name of its value; "": it is a switch
 	Text  string
 	Value Value
 }
 
-// Flag returns the flag that a word is, which may have one dash or two, and a value behind =.
+// Flag returns the flag that word names, or nil. The word may have one dash or two, and a value behind =.
 func (c *Command) Flag(word string) *Flag {
 	name := strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-")
 	if name == word {
@@ -115,7 +115,7 @@ func Find(all []*Command, name string) *Command {
 	return nil
 }
 
-// Dispatch runs the command that args begin with. It returns the exit status.
+// Dispatch runs the command named by the first of args. It returns the exit status.
 func Dispatch(all []*Command, args []string, t *Terminal) int {
 	status := dispatch(all, args, t)
 	if err := t.Out.Failed(); err != nil {
@@ -145,7 +145,7 @@ func dispatch(all []*Command, args []string, t *Terminal) int {
 	return c.dispatch(args[1:], t)
 }
 
-// Unknown says that there is no such command, and which one may have been meant.
+// Unknown returns an error that says that there is no such command, and which one may have been meant.
 func Unknown(all []*Command, name string) error {
 	if strings.Contains(name, "://") {
 		return errors.New("there is a URL in the place of the command; write redimutex COMMAND -redis URL")
@@ -185,7 +185,7 @@ func (c *Command) dispatch(args []string, t *Terminal) int {
 	return UsageError
 }
 
-// reason is an error without the name of the file, which is ours.
+// reason returns an error without the name of the file, which this program chose.
 func reason(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {

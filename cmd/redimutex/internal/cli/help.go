@@ -8,22 +8,22 @@ import (
 
 // A Block is a piece of a help text.
 type Block struct {
-	Term string // what is explained; "": it is a paragraph
+	Term string // the term that is explained; "": the block is a paragraph
 	Text string
-	Code string // lines that stay as they are, below the text
+	Code string // lines that stay unchanged, below the text
 	Deep bool   // the item belongs to the paragraph before it
 }
 
-// Para is a paragraph.
+// Para returns a paragraph.
 func Para(text string) Block { return Block{Text: text} }
 
-// Item is a term and what it means.
+// Item returns a term and its meaning.
 func Item(term, text string) Block { return Block{Term: term, Text: text} }
 
-// Sub is an Item that belongs to the paragraph before it.
+// Sub returns an Item that belongs to the paragraph before it.
 func Sub(term, text string) Block { return Block{Term: term, Text: text, Deep: true} }
 
-// Example is a command line, below what it is for.
+// Example returns a command line below the text that explains it.
 func Example(text, code string) Block { return Block{Text: text, Code: code} }
 
 // A Section has a title.
@@ -32,15 +32,15 @@ type Section struct {
 	Blocks []Block
 }
 
-// Ends is the section about the exit statuses.
+// Ends returns the section about the exit statuses.
 func Ends(items ...Block) Section { return Section{"EXIT STATUS", items} }
 
-// WriteFails is the exit status that all verbs have that write to standard output.
+// WriteFails is the exit status that all verbs share that write to standard output.
 var WriteFails = Item("74", "the output could not be written")
 
 const timeHelp = "TIME is a number of seconds (5, 0.5) or has units (500ms, 1m30s)."
 
-// Usage is how the command is called.
+// Usage returns how the command is called.
 func (c *Command) Usage() string {
 	words := []string{"redimutex", c.Name}
 	if len(c.Flags) > 0 {
@@ -52,7 +52,7 @@ func (c *Command) Usage() string {
 	return strings.Join(words, " ")
 }
 
-// Term is the flag as its help names it.
+// Term returns the flag as its help names it.
 func (f *Flag) Term() string {
 	term := "-" + strings.Join(f.Names, ", -")
 	if f.Arg != "" {
@@ -137,7 +137,7 @@ func item(w io.Writer, at, column int, b Block) {
 	Wrap(w, fmt.Sprintf("%-*s", column, head), indent, b.Text, helpWidth)
 }
 
-// Wrap prints a text in lines of at most so many columns: the first begins with head, the others with indent.
+// Wrap prints a text in lines of at most width columns. The first line begins with head, the others with indent.
 func Wrap(w io.Writer, head, indent, text string, width int) {
 	line, begun := head, false
 	for word := range strings.FieldsSeq(text) {

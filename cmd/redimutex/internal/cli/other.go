@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// terminalSize does not know it here.
+// terminalSize returns zeros: the size is unknown on this system.
 func terminalSize(*os.File) (width, height int) { return 0, 0 }
 
-// dieOf can't do that here.
+// dieOf does nothing: a process can't die of a chosen signal on this system.
 func dieOf(syscall.Signal) {}

@@ -12,8 +12,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// parse reads flags that stand before, between and after the operands, up to --. As in getopt(3), a -- in front of all operands
-// ends the flags alone where a word follows that begins with a dash, which no command does: another -- ends the operands then.
+// parse reads flags before, between and behind the operands, up to --. As in getopt(3), a -- in front of all operands ends
+// only the flags if the next word begins with a dash, which no command does. Another -- then ends the operands.
 func (c *Command) parse(args []string) (*Input, error) {
 	in := new(Input)
 	left, dashes := args, slices.Index(args, "--")
@@ -65,14 +65,14 @@ func (in *Input) read(fs *flag.FlagSet, args []string) error {
 
 const unknownFlag = "flag provided but not defined: -"
 
-// explain says which flag may have been meant in the place of one that is not known.
+// explain replaces the error of package flag. If a flag is unknown, it says which one may have been meant.
 func (c *Command) explain(err error) error {
 	name, ok := strings.CutPrefix(err.Error(), unknownFlag)
 	switch {
 	case ok && strings.Contains(name, "://"):
 		return errors.New("there is a URL in the place of a flag; write -redis URL")
 	case ok:
-	case strings.Contains(err.Error(), "://"): // that of a server may have a password in it
+	case strings.Contains(err.Error(), "://"): // the URL of a server may have a password in it
 		return errors.New("there is a URL in the place of the value of a flag")
 	default:
 		return err
@@ -91,8 +91,8 @@ func (c *Command) explain(err error) error {
 	return fmt.Errorf("there is no flag -%s%s", name, hint)
 }
 
-// withoutDashes says that -- is missing, and writes how the line begins that was meant: the second operand must
-// be where the command begins. What is behind that is not ours, and may be secret.
+// withoutDashes says that -- is missing, and how the intended line begins: the second operand must be where the command
+// begins. The words behind that belong to the command, and may be secret.
 func (c *Command) withoutDashes(args []string, wrong error) error {
 	words, args := 0, slices.Clone(args)
 	for i := 0; i < len(args); i++ {
@@ -102,7 +102,7 @@ func (c *Command) withoutDashes(args []string, wrong error) error {
 				i++
 			}
 			switch {
-			case f.Arg != "URL" || i == len(args): // else a password may be in it, whatever it looks like
+			case f.Arg != "URL" || i == len(args): // otherwise a password may be in it, whatever it looks like
 			case joined:
 				args[i] = name + "=URL"
 			default:
@@ -110,7 +110,7 @@ func (c *Command) withoutDashes(args []string, wrong error) error {
 			}
 			continue
 		}
-		if len(args[i]) > 1 && args[i][0] == '-' { // no command begins so
+		if len(args[i]) > 1 && args[i][0] == '-' { // no command begins with a dash
 			return c.explain(wrong)
 		}
 		if words++; words < 2 {
@@ -121,28 +121,28 @@ func (c *Command) withoutDashes(args []string, wrong error) error {
 			line += " ..."
 		}
 		if Mask(line) != line {
-			break // what is secret is not repeated
+			break // a secret is not repeated
 		}
 		return fmt.Errorf("there is no -- in front of the command; write: %s", line)
 	}
 	return fmt.Errorf("there is no --; write redimutex %s %s", c.Name, c.Args)
 }
 
-// What looks like a password in the arguments of a command: the user part of a URL, and the value after
-// a word such as password=.
+// These match what looks like a password in the arguments of a command: the user part of a URL, and the value after a word
+// such as password=.
 var (
 	urlSecret  = regexp.MustCompile(`(?s)://.*@`)
 	wordSecret = regexp.MustCompile(`(?is)((?:pass(?:wd|word|phrase)?|secret|token|api-?_?key|credentials?)["']?[=:]).+`)
 )
 
-// Mask hides what looks like a password in one argument: more than that rather than less.
+// Mask hides what looks like a password in one argument. In doubt it hides more.
 func Mask(s string) string {
 	return wordSecret.ReplaceAllString(urlSecret.ReplaceAllString(s, "://***@"), "${1}***")
 }
 
 var plainWord = regexp.MustCompile(`^[-\w@%+=:,./]+$`)
 
-// Quote writes words so that a shell reads them as they are.
+// Quote writes words so that a shell reads them unchanged.
 func Quote(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -169,7 +169,7 @@ func nearest(typed string, words []string) string {
 	return best
 }
 
-// distance is how many characters have to be changed, added or left out to make b of a.
+// distance returns how many characters must be changed, added or removed to turn a into b.
 func distance(a, b string) int {
 	if len(a) > 32 {
 		return len(a)
@@ -193,8 +193,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// OneKey returns the key among the operands. It does not repeat them: a user who forgets the -redis
-// in front of a URL should not find the password in a log.
+// OneKey returns the key among the operands. Its errors do not repeat them: a user who forgets the -redis in front of a URL
+// should not find the password in a log.
 func OneKey(words []string) (string, error) {
 	switch {
 	case len(words) == 0 || words[0] == "":
@@ -227,7 +227,7 @@ func Keys(words []string) (keys []string, err error) {
 	return keys, nil
 }
 
-// IsURL reports whether the word is the URL of a server, also behind the @ that stands before the name of a file.
+// IsURL reports whether the word is the URL of a server, also if an @ as for a file name is in front of it.
 func IsURL(word string) bool {
 	scheme, _, ok := strings.Cut(strings.TrimPrefix(word, "@"), "://")
 	return ok && slices.Contains([]string{"redis", "rediss", "unix"}, strings.ToLower(scheme))

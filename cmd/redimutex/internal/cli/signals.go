@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Signalled is the error of a verb that a signal has ended. The process dies of the same signal then, so that the
-// shell, make or supervisor that has started it sees what has happened: a script stops, and does not go on.
+// Signalled is the error of a verb that a signal has ended. The process then dies of the same signal, so that the shell, make
+// or supervisor that started it sees the reason: a script then stops, and does not go on.
 type Signalled syscall.Signal
 
 func (s Signalled) Error() string { return "ended by " + syscall.Signal(s).String() }
 
-// Status is the exit status that a shell makes of it.
+// Status returns the exit status with which a shell reports the signal.
 func (s Signalled) Status() int { return 128 + int(s) }
 
 // Main runs the program, and ends the process.
@@ -26,7 +26,7 @@ func Main(all []*Command, t *Terminal) {
 	os.Exit(status)
 }
 
-// Catch has signals delivered to c, but for those that our parent has us ignore, as nohup does.
+// Catch delivers signals to c, except those that the parent process made this one ignore, as nohup does.
 func Catch(c chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -35,7 +35,7 @@ func Catch(c chan<- os.Signal, signals ...os.Signal) {
 	}
 }
 
-// Rest waits for d, or until ctx ends. It reports whether ctx goes on.
+// Rest waits for d, or until ctx ends. It returns false if ctx has ended.
 func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -46,8 +46,8 @@ func Rest(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// UntilSignal returns a context that a signal to end ends, if we do not ignore it. A
-// second one ends the process, which may hang in a write. timeout(1) sends each signal twice, which counts as one.
+// UntilSignal returns a context that ends with a terminating signal, if this process does not ignore that. A second signal
+// ends the process, which may hang in a write. timeout(1) sends each signal twice, which counts as one.
 func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -55,7 +55,7 @@ func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(Signalled(s.(syscall.Signal))) //nolint:forcetypeassert // the ones that we asked for
+			cancel(Signalled(s.(syscall.Signal))) //nolint:forcetypeassert // one of those asked for
 			time.Sleep(500 * time.Millisecond)
 			signal.Stop(signals)
 		case <-ctx.Done():

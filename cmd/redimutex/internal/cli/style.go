@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// A Style says what can be shown.
+// A Style says what the output can show.
 type Style struct {
 	Terminal bool // the cursor can be moved
 	Colour   bool
 	ASCII    bool
 }
 
-// FileOf returns the file that is written to, or nil.
+// FileOf returns the file below w, or nil.
 func FileOf(w io.Writer) *os.File {
 	if o, ok := w.(interface{ Unwrap() io.Writer }); ok {
 		w = o.Unwrap()
@@ -22,7 +22,7 @@ func FileOf(w io.Writer) *os.File {
 	return f
 }
 
-// StyleOf returns the style for what is written to w.
+// StyleOf returns the style for output to w.
 func StyleOf(w io.Writer) Style {
 	s := Style{ASCII: plainLocale()}
 	if f := FileOf(w); f != nil {
@@ -32,7 +32,7 @@ func StyleOf(w io.Writer) Style {
 	return s
 }
 
-// IsTerminal reports whether f is a terminal. The null device and its kin look like one, too.
+// IsTerminal reports whether f is a terminal. The null device and similar ones look like one, and are excluded.
 func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -46,8 +46,8 @@ func IsTerminal(f *os.File) bool {
 	return true
 }
 
-// plainLocale reports whether the environment asks for ASCII. Where it says nothing, as in many
-// containers, what shows the output can do better nevertheless.
+// plainLocale reports whether the environment asks for ASCII. If it says nothing, as in many containers, the terminal usually
+// can show more.
 func plainLocale() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := os.Getenv(name); v != "" {
@@ -57,7 +57,7 @@ func plainLocale() bool {
 	return false
 }
 
-// Pick returns what the terminal can show.
+// Pick returns unicode, or ascii if the output can show only that.
 func (s Style) Pick(unicode, ascii string) string {
 	if s.ASCII {
 		return ascii
@@ -77,7 +77,7 @@ const (
 	Strong = "1"
 )
 
-// Paint colours a text, if that is wanted.
+// Paint colours a text, if colours are wanted.
 func (s Style) Paint(colour, text string) string {
 	if !s.Colour || colour == "" {
 		return text
@@ -85,7 +85,7 @@ func (s Style) Paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// Size is how many columns and rows a terminal has; 80 and 24 if that is unknown.
+// Size returns the columns and rows of a terminal; 80 and 24 if they are unknown.
 func Size(w io.Writer) (width, height int) {
 	if f := FileOf(w); f != nil {
 		width, height = terminalSize(f)

@@ -10,8 +10,8 @@ import (
 	"unicode/utf16"
 )
 
-// Printable keeps what others have written, such as the label of a holder or the words of a server,
-// on one line and from playing tricks with the terminal.
+// Printable makes text of others, such as the label of a holder or the words of a server, safe to print: one line, without
+// control characters for the terminal.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !strconv.IsPrint(r) {
@@ -21,7 +21,7 @@ func Printable(s string) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// Brief rounds a time to what people want to know.
+// Brief rounds a time to the precision that people want.
 func Brief(d time.Duration) time.Duration {
 	switch {
 	case d < time.Second:
@@ -40,13 +40,13 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// PrintJSON prints what a script reads. An error of writing is remembered by the Output. A key is in it as it is, so what
-// plays tricks with a terminal is written as \uXXXX, which is the same to a script. package json does so below the space.
+// PrintJSON prints JSON for a script. The Output remembers a write error. A key is printed unchanged, but characters that
+// could confuse a terminal become \uXXXX, the same to a script. Package json does so only below the space.
 func PrintJSON(w io.Writer, v any) {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.Encode(v) //nolint:errcheck,errchkjson // ours can be encoded, and a Builder takes all
+	encoder.Encode(v) //nolint:errcheck,errchkjson // these values can be encoded, and a Builder accepts everything
 	var out strings.Builder
 	for _, r := range text.String() {
 		if r < 0x7f || strconv.IsPrint(r) {
@@ -69,14 +69,14 @@ func Tell(w io.Writer, asJSON bool, v any, words func(io.Writer)) {
 	}
 }
 
-// A Progress is a line at a terminal, and nowhere else, that tells how far something is.
+// A Progress is a line that shows how far something is. It is shown only at a terminal.
 type Progress struct {
 	w     io.Writer
 	ticks *time.Ticker // nil where there is no terminal
 	shown bool
 }
 
-// NewProgress returns the Progress for the terminal that w may be.
+// NewProgress returns the Progress for w, which may be a terminal.
 func NewProgress(w io.Writer) *Progress {
 	p := &Progress{w: w}
 	if StyleOf(w).Terminal {
@@ -85,7 +85,7 @@ func NewProgress(w io.Writer) *Progress {
 	return p
 }
 
-// Due tells when to show the line anew.
+// Due returns a channel that says when to show the line again.
 func (p *Progress) Due() <-chan time.Time {
 	if p.ticks == nil {
 		return nil
@@ -93,20 +93,20 @@ func (p *Progress) Due() <-chan time.Time {
 	return p.ticks.C
 }
 
-// Show shows the line in the place of the last.
+// Show shows the line in place of the last one.
 func (p *Progress) Show(line string) {
 	p.shown = true
 	fmt.Fprintf(p.w, "\r%s\x1b[K", line)
 }
 
-// Clear makes room for what comes next.
+// Clear removes the line, to make room for other output.
 func (p *Progress) Clear() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// End ends it.
+// End ends the Progress.
 func (p *Progress) End() {
 	if p.ticks != nil {
 		p.ticks.Stop()

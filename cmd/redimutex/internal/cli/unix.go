@@ -10,14 +10,14 @@ import (
 	"unsafe"
 )
 
-// StopUs stops our own group, and returns when it was continued. We do not catch TTIN, so the kernel
-// stops us by it, but not where no shell is there that could continue us. While that is not known, it calls meanwhile.
+// StopUs stops this process's own group, and returns when it was continued. TTIN is not caught, so the kernel stops the
+// process by it; but not if there is no shell that could continue it. Until that is known, StopUs calls meanwhile.
 func StopUs(meanwhile func()) {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	syscall.Kill(0, syscall.SIGTTIN) //nolint:errcheck // that can't fail
-	// Another of our threads may be the one that the signal stops first, and a busy machine may let that wait.
+	syscall.Kill(0, syscall.SIGTTIN) //nolint:errcheck // it can't fail
+	// The signal may stop another thread first, and a busy machine may delay that.
 	for range 50 {
 		select {
 		case <-continued:
@@ -28,8 +28,8 @@ func StopUs(meanwhile func()) {
 	}
 }
 
-// dieOf has this process die of the signal. It returns where that is not possible: of other signals than these the
-// Go runtime does not simply die, and PID 1 of a container dies of none.
+// dieOf makes this process die of the signal. It returns if that is not possible: of other signals than these the Go runtime
+// does not simply die, and PID 1 of a container dies of none.
 func dieOf(s syscall.Signal) {
 	switch s {
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL:
@@ -40,18 +40,18 @@ func dieOf(s syscall.Signal) {
 		return
 	}
 	signal.Reset(s)
-	syscall.Kill(os.Getpid(), s) //nolint:errcheck // that can't fail
-	time.Sleep(time.Second)      // another thread may be the one that dies of it
+	syscall.Kill(os.Getpid(), s) //nolint:errcheck // it can't fail
+	time.Sleep(time.Second)      // another thread may be the one that gets it
 }
 
-// terminalSize asks the terminal; it returns zeros if it does not know.
+// terminalSize asks the terminal. It returns zeros if the terminal does not know.
 func terminalSize(f *os.File) (width, height int) {
 	var size struct{ rows, columns, _, _ uint16 }
 	Ioctl(f.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size))
 	return int(size.columns), int(size.rows)
 }
 
-// Foreground returns the process group that has the terminal; -1 if the file is none.
+// Foreground returns the process group that has the terminal; -1 if fd is no terminal.
 func Foreground(fd uintptr) int {
 	var group int32
 	if !Ioctl(fd, syscall.TIOCGPGRP, unsafe.Pointer(&group)) {
@@ -60,7 +60,7 @@ func Foreground(fd uintptr) int {
 	return int(group)
 }
 
-// Modes returns the modes of a terminal; nil if the file is none.
+// Modes returns the modes of a terminal; nil if fd is no terminal.
 func Modes(fd uintptr) *syscall.Termios {
 	var modes syscall.Termios
 	if !Ioctl(fd, getTermios, unsafe.Pointer(&modes)) {
@@ -74,7 +74,7 @@ func SetModes(fd uintptr, modes *syscall.Termios) bool {
 	return Ioctl(fd, setTermios, unsafe.Pointer(modes))
 }
 
-// Ioctl asks the system for something about a file, and reports whether it did that.
+// Ioctl makes an ioctl request about a file, and reports whether it succeeded.
 func Ioctl(fd, request uintptr, p unsafe.Pointer) bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p))
 	return errno == 0

@@ -13,10 +13,10 @@ import (
 // A Value is what a flag sets.
 type Value struct {
 	Set      func(text string) error
-	Complete func(start string) []string // the values that begin so; nil: they are not known
+	Complete func(start string) []string // the values that begin with start; nil: they are unknown
 }
 
-// Switch is a flag that is there or not.
+// Switch returns a flag that is either present or not.
 func Switch(p *bool) Value {
 	return Value{Set: func(text string) (err error) {
 		if *p, err = strconv.ParseBool(text); err != nil {
@@ -26,7 +26,7 @@ func Switch(p *bool) Value {
 	}}
 }
 
-// Text is a flag that is any text. It is not empty: that is what a variable of the shell is that was never set.
+// Text returns a flag that takes any text but the empty one: a shell variable that was never set is empty.
 func Text(p *string) Value {
 	return Value{Set: func(text string) error {
 		if text == "" {
@@ -37,7 +37,7 @@ func Text(p *string) Value {
 	}}
 }
 
-// Choice is a flag that is one of some words.
+// Choice returns a flag that takes one of some words.
 func Choice(p *string, words ...string) Value {
 	set := func(text string) error {
 		if !slices.Contains(words, text) {
@@ -50,12 +50,12 @@ func Choice(p *string, words ...string) Value {
 	return Value{set, func(start string) []string { return beginning(start, words) }}
 }
 
-// beginning returns the words that begin so.
+// beginning returns the words that begin with start.
 func beginning(start string, words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, start) })
 }
 
-// List is a flag that is a list of some words, with commas.
+// List returns a flag that takes a list of some words, separated by commas.
 func List(p *map[string]bool, words ...string) Value {
 	set := func(text string) error {
 		list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
@@ -84,7 +84,7 @@ func List(p *map[string]bool, words ...string) Value {
 	}}
 }
 
-// Number is a flag that is a number. what says what kind of number it is.
+// Number returns a flag that takes a number. what says what kind of number it is.
 func Number(p *int, least, most int, what string) Value {
 	return Value{Set: func(text string) error {
 		i, err := strconv.Atoi(text)
@@ -96,10 +96,10 @@ func Number(p *int, least, most int, what string) Value {
 	}}
 }
 
-// MaxTime is the longest time that a flag may be.
+// MaxTime is the longest time that a flag accepts.
 const MaxTime = 366 * 24 * time.Hour
 
-// Time is a flag that is a time, as a Go duration or as a number of seconds.
+// Time returns a flag that takes a time, as a Go duration or as a number of seconds.
 func Time(p *time.Duration) Value {
 	return Value{Set: func(text string) (err error) {
 		*p, err = parseTime(text)
@@ -113,7 +113,7 @@ var (
 	errBefore = errors.New("it can't be negative")
 )
 
-// manyUnits is what a time looks like.
+// manyUnits matches the form of a time.
 var manyUnits = regexp.MustCompile(`^([0-9]+\.?[0-9]*(h|m|s|ms|us|µs|ns))+$`)
 
 func parseTime(text string) (time.Duration, error) {

@@ -1,5 +1,4 @@
-// Package clitest has what the tests of the verbs share: the verb as a process, in a terminal, or called
-// inside the test.
+// Package clitest is shared by the tests of the verbs. It runs a verb as a process, in a terminal, or inside the test.
 package clitest
 
 import (
@@ -24,8 +23,8 @@ import (
 
 var commands func() []*cli.Command
 
-// Main runs the tests of a package. The test binary also stands in for a program with these commands, so
-// that tests can start real processes.
+// Main runs the tests of a package. The test binary can also act as a program with these commands, so that tests can start
+// real processes.
 func Main(m *testing.M, all func() []*cli.Command) {
 	commands = all
 	program := redistest.Role{Variable: "REDIMUTEX_TEST_MAIN", Run: func(string) int {
@@ -35,17 +34,17 @@ func Main(m *testing.M, all func() []*cli.Command) {
 	}}
 	if os.Getenv(program.Variable) == "" {
 		catchSignals()
-		// A user of the program may run the tests, or have it run them.
+		// The tests may run in the environment of a user of the program.
 		for _, name := range []string{"REDIMUTEX_URL", "REDIS_URL", "REDIMUTEX_HOLDS"} {
-			os.Unsetenv(name) //nolint:errcheck // it fails for what can be no name
+			os.Unsetenv(name) //nolint:errcheck // it fails only for an invalid name
 		}
 	}
 	redistest.Main(m, program)
 }
 
-// catchSignals makes sure that signals are at their default in the processes that we start. The tests may run
-// under nohup, or as a shell's background job. A signal that is caught here is at its default there, and one that
-// is ignored would be ignored.
+// catchSignals makes sure that signals have their default action in the processes that the tests start. The tests may run
+// under nohup, or as a background job of a shell, with some signals ignored. A child inherits an ignored signal, but a caught
+// signal has its default action in the child.
 func catchSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(s) {
@@ -54,7 +53,7 @@ func catchSignals() {
 	}
 }
 
-// Ends is Call with the exit status that it must have.
+// Ends is Call that also checks the exit status.
 func Ends(t *testing.T, status int, args ...string) (out, err string) {
 	t.Helper()
 	is, out, err := Call(args...)
@@ -62,8 +61,8 @@ func Ends(t *testing.T, status int, args ...string) (out, err string) {
 	return out, err
 }
 
-// Misuse calls the program with each of the arguments, which are wrong: it has to say so in one line with these words, with
-// no password in it, and to end with the status.
+// Misuse calls the program with each of the arguments, which are wrong. The program must say so in one line with these words
+// and without a password, and end with the status.
 func Misuse(t *testing.T, status int, calls map[string][]string) {
 	t.Helper()
 	for words, args := range calls {
@@ -75,14 +74,14 @@ func Misuse(t *testing.T, status int, calls map[string][]string) {
 	}
 }
 
-// Call runs the program inside this process, for what ends before it starts anything.
+// Call runs the program inside this process. It is for calls that end before they start anything.
 func Call(args ...string) (status int, out, err string) {
 	var o, e bytes.Buffer
 	status = cli.Dispatch(commands(), args, &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(&o), Err: &e})
 	return status, o.String(), e.String()
 }
 
-// MalformedURLs are URLs that are wrong in every way that we could think of, each with a password in it.
+// MalformedURLs are wrong in many ways. Each has a password in it.
 var MalformedURLs = []string{
 	"hunter2", ":hunter2@host", "//:hunter2@host", "http://:hunter2@host", "redis:hunter2@host", "redis:/:hunter2@host",
 	"redis://:hunter2@", "redis://:hunter2@:6379", "redis://:hunter2@host:port", "redis://:hunter2@host:0",
@@ -95,7 +94,7 @@ var MalformedURLs = []string{
 	"redis://:hunter2@host\n", "redis://:hunter2@host,redis://b",
 }
 
-// Enqueue puts a waiter into the queue of a lock: wants is what it wants, and its fence. It listens on the server unless it is dead.
+// Enqueue puts a waiter into the queue of a lock. wants has its kind of lock and its fence. It listens unless it is dead.
 func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead bool) {
 	t.Helper()
 	channel := "channel-" + uuid.NewString()
@@ -110,7 +109,7 @@ func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead b
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
 }
 
-// Three starts three servers. flags name them.
+// Three starts three servers, and returns the flags that name them.
 func Three(t *testing.T) (all []*redistest.Server, flags []string) {
 	t.Helper()
 	for range 3 {
@@ -133,7 +132,7 @@ func Page(t *testing.T, name string) string {
 	}
 }
 
-// Between returns what lies between two marks in text.
+// Between returns the part of text between two marks.
 func Between(t *testing.T, text, from, to string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, from)
@@ -143,8 +142,8 @@ func Between(t *testing.T, text, from, to string) string {
 	return part
 }
 
-// Rules returns the words of the ACL SETUSER lines of docs/security.md between two marks, by how the
-// comment above each begins.
+// Rules returns the words of the ACL SETUSER lines of docs/security.md between two marks. The map's keys are the first two
+// words of the comment above each line.
 func Rules(t *testing.T, mark, user string) map[string][]string {
 	t.Helper()
 	text := Between(t, Page(t, "security.md"), "<!-- "+mark+" begin -->\n```\n", "```\n")

@@ -18,14 +18,14 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Process is a redimutex that runs, in a process group of its own.
+// A Process is a running redimutex, in its own process group.
 type Process struct {
 	Cmd  *exec.Cmd
 	t    *testing.T
 	done chan struct{}
 }
 
-// Launch starts the program with arguments, for the server, which may be nil.
+// Launch starts the program with arguments. s is its server, and may be nil.
 func Launch(t *testing.T, s *redistest.Server, args ...string) *Process {
 	t.Helper()
 	p := Prepare(t, s, args...)
@@ -33,7 +33,7 @@ func Launch(t *testing.T, s *redistest.Server, args ...string) *Process {
 	return p
 }
 
-// Prepare makes the process, so that a test can change it before the start.
+// Prepare makes the process without starting it, so that a test can change it first.
 func Prepare(t *testing.T, s *redistest.Server, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, Cmd: exec.Command(Self(t), args...), done: make(chan struct{})}
@@ -43,11 +43,11 @@ func Prepare(t *testing.T, s *redistest.Server, args ...string) *Process {
 		}
 	}
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_TEST_MAIN=1",
-		"GORACE=atexit_sleep_ms=0") // else each process that was built with -race takes a second to end
+		"GORACE=atexit_sleep_ms=0") // without it, a process that was built with -race takes a second to end
 	if s != nil {
 		p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+s.URL())
 	}
-	// Files and not pipes: what a command leaves in the background would keep a pipe open.
+	// Files, not pipes: a process that the command leaves in the background would keep a pipe open.
 	dir := t.TempDir()
 	out, err := os.Create(filepath.Join(dir, "out"))
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func Prepare(t *testing.T, s *redistest.Server, args ...string) *Process {
 	return p
 }
 
-// Self is the program, for a command line of its own.
+// Self returns the path of the program, for use in a command line.
 func Self(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -66,12 +66,12 @@ func Self(t *testing.T) string {
 	return self
 }
 
-// Start starts the process. It is ended with the test.
+// Start starts the process. It ends with the test.
 func (p *Process) Start() {
 	p.t.Helper()
 	require.NoError(p.t, p.Cmd.Start())
 	go func() {
-		p.Cmd.Wait() //nolint:errcheck // ProcessState tells
+		p.Cmd.Wait() //nolint:errcheck // see ProcessState
 		close(p.done)
 	}()
 	p.t.Cleanup(func() {
@@ -85,12 +85,11 @@ func (p *Process) Start() {
 	})
 }
 
-// Out and Err are what it has printed until now.
+// Out and Err return what the process has printed so far.
 func (p *Process) Out() string { return p.Read(p.Cmd.Stdout) }
 func (p *Process) Err() string { return p.Read(p.Cmd.Stderr) }
 
-// Notes returns what redimutex itself has said on stderr; shells have something to say as well when they
-// are signalled.
+// Notes returns the lines of redimutex itself on stderr. Shells print lines of their own when they are signalled.
 func (p *Process) Notes() string {
 	var notes strings.Builder
 	for line := range strings.Lines(p.Err()) {
@@ -101,7 +100,7 @@ func (p *Process) Notes() string {
 	return notes.String()
 }
 
-// Read returns what stands in a file that the process writes.
+// Read returns the content of a file that the process writes.
 func (p *Process) Read(file any) string {
 	p.t.Helper()
 	content, err := os.ReadFile(file.(*os.File).Name())
@@ -109,7 +108,7 @@ func (p *Process) Read(file any) string {
 	return string(content)
 }
 
-// DiedOf returns the signal of which it has died, or 0.
+// DiedOf returns the signal that killed the process, or 0.
 func (p *Process) DiedOf() syscall.Signal {
 	if status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return status.Signal()
@@ -117,7 +116,7 @@ func (p *Process) DiedOf() syscall.Signal {
 	return 0
 }
 
-// Ended reports whether it has ended.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -127,7 +126,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Status waits for the end and returns the exit status, that of a shell where a signal has ended it.
+// Status waits for the end and returns the exit status. If a signal ended the process, it is the status that a shell reports.
 func (p *Process) Status() int {
 	p.t.Helper()
 	redistest.Wait(p.t, "the end of redimutex "+strings.Join(p.Cmd.Args[1:], " "), p.Ended)
@@ -137,13 +136,13 @@ func (p *Process) Status() int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Signal sends it a signal.
+// Signal sends the process a signal.
 func (p *Process) Signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.Cmd.Process.Signal(s))
 }
 
-// Reaches waits until the process has come so far, as a channel tells that is closed then. One that has ended never does.
+// Reaches waits until the channel is closed, which shows that the process has come so far. It fails if the process ends first.
 func (p *Process) Reaches(so <-chan struct{}) {
 	p.t.Helper()
 	select {
@@ -153,19 +152,19 @@ func (p *Process) Reaches(so <-chan struct{}) {
 	}
 }
 
-// Says waits until stdout has the words.
+// Says waits until stdout contains the words.
 func (p *Process) Says(words string) {
 	p.t.Helper()
 	redistest.Wait(p.t, "the output "+words, func() bool { return strings.Contains(p.Out(), words) })
 }
 
-// Warns waits until stderr has the words.
+// Warns waits until stderr contains the words.
 func (p *Process) Warns(words string) {
 	p.t.Helper()
 	redistest.Wait(p.t, "the message "+words, func() bool { return strings.Contains(p.Err(), words) })
 }
 
-// RunEnds is Run with the exit status that it must have.
+// RunEnds is Run that also checks the exit status.
 func RunEnds(t *testing.T, status int, s *redistest.Server, args ...string) (out, err string) {
 	t.Helper()
 	is, out, err := Run(t, s, args...)
@@ -181,7 +180,7 @@ func Run(t *testing.T, s *redistest.Server, args ...string) (status int, out, er
 	return status, p.Out(), p.Err()
 }
 
-// Sleeper is the start of a script that prints the number of a process in the background.
+// Sleeper begins a script: it starts a process in the background and prints its number.
 const Sleeper = `sleep 1000 & echo "[$!]"; `
 
 // Printed returns the numbers in brackets that a script has printed.
@@ -195,7 +194,7 @@ func (p *Process) Printed() (numbers []int) {
 	return numbers
 }
 
-// Gone reports whether a process has ended. A zombie that no process has waited for has.
+// Gone reports whether a process has ended. A zombie, for which no process has waited, counts as ended.
 func Gone(pid int) bool {
 	if syscall.Kill(pid, 0) == syscall.ESRCH {
 		return true
@@ -213,7 +212,7 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// FullPipe returns the end of a pipe to which nothing can be written any more.
+// FullPipe returns the writing end of a full pipe.
 func FullPipe(t *testing.T) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()

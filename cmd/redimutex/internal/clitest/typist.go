@@ -15,15 +15,15 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Typist sits at a terminal of its own, in which a command line runs. Its process is that of
-// script(1), whose exit status is that of the command line.
+// A Typist sits at its own terminal, in which a command line runs. Its process is script(1), whose exit status is that of the
+// command line.
 type Typist struct {
 	*Process
 	keys    io.Writer
 	program string
 }
 
-// Keys that have a meaning for the terminal.
+// Keys with a meaning for the terminal.
 const (
 	CtrlC = "\x03"
 	CtrlZ = "\x1a"
@@ -31,8 +31,8 @@ const (
 	CtrlBackslash = "\x1c"
 )
 
-// SitDown starts a line of bash, with job control, in a new terminal. RUN in it stands for redimutex
-// run with the flags.
+// SitDown starts a line of bash, with job control, in a new terminal. In the line, RUN stands for redimutex run with the
+// flags.
 func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "line")
@@ -42,7 +42,7 @@ func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	return y.sit()
 }
 
-// Shell runs a shell's command line in a terminal of its own. WATCH in it stands for redimutex watch, PROGRAM for
+// Shell runs a command line of a shell in a new terminal. In the line, WATCH stands for redimutex watch, and PROGRAM for
 // redimutex.
 func Shell(t *testing.T, s *redistest.Server, dir string, env []string, line string) *Typist {
 	t.Helper()

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// A crew is the worker processes of one round, as the demo sees them. One goroutine uses it.
+// A crew is the worker processes of one round, as seen by the demo. Only one goroutine uses it.
 type crew struct {
 	workers []*crewWorker
-	began   time.Time   // on the wall clock, as the workers' times
+	began   time.Time   // by the wall clock, as the workers' times
 	reports chan report // of all workers
 	alive   int
 }
@@ -22,11 +22,11 @@ type crew struct {
 // A crewWorker is one of the processes.
 type crewWorker struct {
 	cmd *exec.Cmd
-	in  io.WriteCloser // its end has the worker stop
+	in  io.WriteCloser // closing it makes the worker stop
 }
 
-// A report is an event, and the number of the worker that it came from, from 0. gone says instead
-// that the process has ended, with err, and nothing more will come from it.
+// A report is an event, and the number of its worker, from 0. If gone is set, the process has ended instead, with err, and
+// sends nothing more.
 type report struct {
 	event
 	worker int
@@ -55,7 +55,7 @@ func startCrew(j demoJob, stderr io.Writer) (*crew, error) {
 		c.alive++
 		go c.listen(n, out)
 		j.Worker = n
-		json.NewEncoder(in).Encode(j) //nolint:errcheck,errchkjson // one that is gone does not hear it, and its report says so
+		json.NewEncoder(in).Encode(j) //nolint:errcheck,errchkjson // if the worker is gone, its report says so
 	}
 	return c, nil
 }
@@ -64,7 +64,7 @@ func startCrew(j demoJob, stderr io.Writer) (*crew, error) {
 func (c *crew) listen(n int, out io.Reader) {
 	for events := json.NewDecoder(out); ; {
 		r := report{worker: n}
-		// What ends in the middle was cut off by a kill.
+		// An incomplete event was cut off by a kill.
 		if events.Decode(&r.event) != nil {
 			break
 		}
@@ -74,14 +74,14 @@ func (c *crew) listen(n int, out io.Reader) {
 	c.reports <- report{worker: n, gone: true, err: c.workers[n].cmd.Wait()}
 }
 
-// stop has all workers end by themselves.
+// stop makes all workers end by themselves.
 func (c *crew) stop() {
 	for _, w := range c.workers {
 		w.in.Close()
 	}
 }
 
-// close ends all workers, and returns when none is left. They have a second to do it by themselves.
+// close ends all workers, and returns when all have ended. They have a second to end by themselves.
 func (c *crew) close() {
 	c.stop()
 	patience := time.NewTimer(time.Second)
@@ -100,8 +100,8 @@ func (c *crew) close() {
 	}
 }
 
-// A counter is a number in a file. It is always eight digits at the beginning of the file, written
-// by one call: so a process that is killed leaves the old number or the new one, and never a mixture.
+// A counter is a number in a file. It is always eight digits at the beginning of the file, written by one call. So a process
+// that is killed leaves the old number or the new one, never a mixture.
 type counter struct{ file *os.File }
 
 const counterSize = 8
@@ -114,7 +114,7 @@ func openCounter(path string) (*counter, error) {
 	return &counter{f}, nil
 }
 
-// read returns the number. A read beside a write may see half of that, so it reads until it has seen the same twice.
+// read returns the number. A read during a write may see half of it, so read repeats until it has seen the same bytes twice.
 func (c *counter) read() (int, error) {
 	var last, b [counterSize]byte
 	for {

@@ -1,4 +1,4 @@
-// Package demo is the verb that shows what the lock is for, on real processes.
+// Package demo is the verb that shows, with real processes, what the lock is for.
 package demo
 
 import (
@@ -29,11 +29,11 @@ const (
 	demoUpdates    = 6 // of each goroutine in a round
 	demoTTL        = time.Second
 
-	// The parts of the demo are bounded, so that all of it is over in 20 s on any machine.
+	// The parts of the demo are bounded, so that it ends within 20 s on any machine.
 	demoLimit = 18 * time.Second
 )
 
-// A demo is what was asked for on the command line.
+// A demo is what the command line asked for.
 type demo struct {
 	urls servers.URLs
 	t    *cli.Terminal
@@ -70,7 +70,7 @@ func Command() *cli.Command {
 				return 0, err
 			}
 			defer s.close()
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // head may leave, and the folder has to go all the same
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // head may end first, and the folder must go all the same
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))
@@ -80,7 +80,7 @@ func Command() *cli.Command {
 	}
 }
 
-// run plays the rounds. Its errors are for report.
+// run plays the rounds. report deals with its errors.
 func (d *demo) run(ctx context.Context, s *demoServer) error {
 	if err := s.probe(ctx); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (d *demo) run(ctx context.Context, s *demoServer) error {
 	return verdict(results)
 }
 
-// play has new worker processes play a round.
+// play plays a round with new worker processes.
 func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*result, error) {
 	if err := c.write(0); err != nil {
 		return nil, err
@@ -132,10 +132,10 @@ func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*r
 	return team.play(ctx, r, c, cli.NewProgress(d.t.Out))
 }
 
-// errLostUpdates is the failure that the demo exists to rule out.
+// errLostUpdates is the failure that the lock must prevent.
 var errLostUpdates = errors.New("updates were lost under the lock")
 
-// verdict says what all rounds together amount to.
+// verdict returns the result of all rounds together.
 func verdict(results []*result) error {
 	for _, r := range results {
 		if r.lock && r.lost() > 0 {
@@ -153,7 +153,7 @@ func verdict(results []*result) error {
 // report turns the outcome into words and the exit status.
 func (d *demo) report(ctx context.Context, err error) (int, error) {
 	if err == nil || d.t.Out.Failed() != nil {
-		return cli.OK, nil // what is wrong with the output is told when we end
+		return cli.OK, nil // a write error is reported at the end of the program
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errLostUpdates) {
 		err = cause
@@ -170,7 +170,7 @@ func (d *demo) report(ctx context.Context, err error) (int, error) {
 	return cli.Failure, nil
 }
 
-// A demoServer is where the lock of the demo is: an embedded server, or those that were asked for.
+// A demoServer has the lock of the demo: an embedded server, or the servers of the command line.
 type demoServer struct {
 	urls     servers.URLs // may contain passwords
 	name     string
@@ -184,7 +184,7 @@ type serverError struct{ words string }
 
 func (e *serverError) Error() string { return e.words }
 
-// openDemoServer finds the servers, or opens an embedded one if none are given.
+// openDemoServer finds the given servers, or starts an embedded one if none are given.
 func openDemoServer(given servers.URLs) (*demoServer, error) {
 	s := &demoServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
 	if len(given) == 0 {
@@ -192,7 +192,7 @@ func openDemoServer(given servers.URLs) (*demoServer, error) {
 			return nil, errors.New("on a system of 32 bits the demo needs a real server, because the embedded one cuts times to 32 bits: give -redis URL")
 		}
 		s.embedded = miniredis.NewMiniRedis()
-		s.embedded.ClockTTL(true) // else nothing expires
+		s.embedded.ClockTTL(true) // otherwise nothing expires
 		if err := s.embedded.StartAddr("127.0.0.1:0"); err != nil {
 			return nil, err
 		}
@@ -206,8 +206,8 @@ func openDemoServer(given servers.URLs) (*demoServer, error) {
 	return s, err
 }
 
-// probe locks and unlocks once, so that a server that is away, refuses us or is read-only says so
-// before the demo begins.
+// probe locks and unlocks once. So a server that is unreachable, refuses this user or is read-only is reported before the demo
+// begins.
 func (s *demoServer) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, servers.DialTimeout)
 	defer cancel()
@@ -243,7 +243,7 @@ func (s *demoServer) close() {
 	}
 }
 
-// remove deletes the key, if the server answers; else it expires.
+// remove deletes the key, if the server answers. Otherwise the key expires.
 func (s *demoServer) remove(n servers.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), servers.QuickTimeout)
 	defer cancel()
@@ -255,8 +255,8 @@ func (s *demoServer) remove(n servers.Node) {
 	redis.DoContext(c, ctx, "DEL", s.key) //nolint:errcheck // it expires
 }
 
-// demoClient returns a Client with the options of the demo. Waiters poll, so that every server will
-// do; they do so often, because the demo is about turns of a few milliseconds.
+// demoClient returns a Client with the options of the demo. Waiters poll, so that any server will do. They poll often, because
+// turns take only a few milliseconds here.
 func demoClient(nodes servers.Set, owner string) *redimutex.Client {
 	return redimutex.NewClient(nodes.Pools(),
 		redimutex.WithTTL(demoTTL),

@@ -25,12 +25,12 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A demoProcess is a demo that runs as a process of its own. It and its workers have a pipe as their standard error,
-// whose end tells that all of them have ended.
+// A demoProcess is a demo in its own process. Its standard error, which its workers share, is a pipe that ends when all of
+// them have ended.
 type demoProcess struct {
 	*clitest.Process
 	stderr *os.File
-	said   string // what came through it, once all have ended
+	said   string // what came through the pipe, once all have ended
 	temp   string // where it puts its files
 }
 
@@ -57,8 +57,8 @@ func (p *demoProcess) end(t *testing.T) int {
 	return status
 }
 
-// again starts a demo until one is good. Its rounds are bounded, so on a busy machine one may not be over in time; but updates
-// are never lost.
+// again starts a demo until one is good. The rounds of a demo are bounded, so on a busy machine a round may not end in time.
+// But updates are never lost.
 func again(t *testing.T, args []string, good func(p *demoProcess) bool) *demoProcess {
 	t.Helper()
 	var late time.Duration
@@ -116,7 +116,7 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 	s := redistest.Start(t)
 	p := demoAt(t, "\n2. ", "-redis", s.URL())
 
-	// A process that deletes the lock all the time lets several workers in at once.
+	// A process that deletes the lock all the time lets several workers in together.
 	stop := make(chan struct{})
 	var saboteur sync.WaitGroup
 	saboteur.Go(func() {
@@ -183,7 +183,7 @@ func TestAReleaseThatIsLateDoesNotEndTheDemo(t *testing.T) {
 	front := redistest.NewFront(t, s)
 	var slow atomic.Bool
 	front.On(func([]string) redistest.Fate {
-		if len(s.Keys()) > 0 && !slow.Swap(true) { // what comes next is the release
+		if len(s.Keys()) > 0 && !slow.Swap(true) { // the next command is the release
 			return redistest.Fate{Delay: demoTTL}
 		}
 		return redistest.Fate{}
@@ -212,7 +212,7 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A terminal sends it to all processes, and a Go program that does not catch it writes all its stacks.
+// A terminal sends QUIT to all processes, and a Go program that does not catch it prints all its stacks.
 func TestCtrlBackslashEndsTheDemoWithoutTheStacksOfItsWorkers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -231,7 +231,7 @@ func TestCtrlBackslashEndsTheDemoWithoutTheStacksOfItsWorkers(t *testing.T) {
 	assert.Equal(t, "redimutex demo: ended by quit\n", p.said)
 }
 
-// Like head, it has read enough.
+// The reader leaves when it has read enough, as head does.
 func TestADemoWhoseReaderLeavesLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()

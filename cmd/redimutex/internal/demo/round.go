@@ -16,10 +16,10 @@ type round struct {
 	title string
 	lock  bool
 	kill  bool          // a holder is killed halfway
-	limit time.Duration // what is not done by then is left undone
+	limit time.Duration // updates that are not done by then are left out
 }
 
-// job is what the workers of the round are told.
+// job returns what the workers of the round must know.
 func (r round) job(s *demoServer, c *counter) demoJob {
 	j := demoJob{URLs: s.urls, Key: s.key, File: c.file.Name(), Lock: r.lock, Victim: -1}
 	if r.kill {
@@ -36,24 +36,23 @@ var demoRounds = []round{
 
 const (
 	lingerTime = 200 * time.Millisecond // how long the victim holds the lock before it is killed
-	graceTime  = 3 * time.Second        // for workers to end a round after they were told to
+	graceTime  = 3 * time.Second        // for workers to end a round after they were told
 )
 
-// A result is how a round went.
+// A result says how a round went.
 type result struct {
 	round
 	acknowledged int // updates that workers reported as written
 	givenUp      int // updates that were not written, because the lease was lost
-	counter      int // what the file says after the round
+	counter      int // the number in the file after the round
 	timeline     timeline
 	timedOut     bool
 	planned      int    // updates
-	failure      string // why a worker could not update, the last time
+	failure      string // the last reason why a worker could not update
 }
 
-// lost returns how many acknowledged updates are not in the counter. It is exact: a worker reports
-// an update after it was written, and the one that is killed is killed between reading and writing,
-// so there is no update that was written and not reported.
+// lost returns how many acknowledged updates are not in the counter. It is exact: a worker reports an update after writing it,
+// and the victim is killed between reading and writing. So no update is written and not reported.
 func (r *result) lost() int { return max(0, r.acknowledged-r.counter) }
 
 // incomplete returns an error if the round did not show what it was for.
@@ -71,11 +70,10 @@ func (r *result) incomplete() error {
 	return nil
 }
 
-// failed reports whether the workers could not do their work. A few failures are a bad moment of a
-// busy machine.
+// failed reports whether the workers could not do their work. A few failures only show that the machine is busy.
 func (r *result) failed() bool { return r.failure != "" && r.acknowledged < r.planned/2 }
 
-// words tells the result, in lines of at most so many columns.
+// words describes the result, in lines of at most width columns.
 func (r *result) words(width int) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { cli.Wrap(&b, "   ", "   ", fmt.Sprintf(format, args...), width) }
@@ -118,11 +116,11 @@ type play struct {
 	open  map[[2]int]span // who is in the critical section, by worker and goroutine
 	each  map[int]int     // updates of each worker
 	heard time.Time       // when the last update was acknowledged
-	alarm *time.Timer     // when something is due, whatever the workers say
+	alarm *time.Timer     // fires when something is due, whatever the workers report
 	due   func() error
 }
 
-// play follows a round of the crew, which has just been started.
+// play follows a round of the crew, which was just started.
 func (c *crew) play(ctx context.Context, r round, n *counter, bar *cli.Progress) (*result, error) {
 	p := &play{
 		result: &result{round: r, planned: demoWorkers * demoGoroutines * demoUpdates}, crew: c, heard: c.began,
@@ -154,7 +152,7 @@ func (c *crew) play(ctx context.Context, r round, n *counter, bar *cli.Progress)
 	return p.result, err
 }
 
-// set has the play do something after d, instead of what it was going to do then.
+// set makes the play call due after d, in place of what was due before.
 func (p *play) set(d time.Duration, due func() error) {
 	p.alarm.Reset(d)
 	p.due = due
@@ -163,7 +161,7 @@ func (p *play) set(d time.Duration, due func() error) {
 // rest sets the alarm for the end of the round.
 func (p *play) rest() { p.set(p.limit-time.Since(p.began), p.timeOut) }
 
-// take takes in what a worker reports.
+// take handles the report of a worker.
 func (p *play) take(r report) error {
 	if r.gone {
 		return p.end(r)
@@ -194,7 +192,7 @@ func (p *play) take(r report) error {
 	case eventError:
 		p.failure = r.Text
 		if time.Since(p.heard) > lockLimit {
-			p.stop() // there is no use in going on
+			p.stop() // it is useless to go on
 		}
 	}
 	return nil
@@ -210,7 +208,7 @@ func (p *play) strike(victim int) error {
 	return nil
 }
 
-// end takes in that the process of a worker has ended.
+// end handles the end of a worker process.
 func (p *play) end(r report) error {
 	p.alive--
 	d := p.timeline.death

@@ -117,7 +117,7 @@ func TestWorkerThatDiesUnasked(t *testing.T) {
 	assert.ErrorContains(t, err, "worker 3")
 }
 
-// A worker that was stopped for longer than its lease may wake up while the next one is at work.
+// A worker that was stopped for longer than its lease may wake up while the next one works.
 func TestAWorkerThatComesTooLateWasInTheCriticalSectionNoLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	c, err := openCounter(filepath.Join(t.TempDir(), "counter"))

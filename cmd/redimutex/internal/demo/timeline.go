@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// A timeline is who was in the critical section when. Times count from the beginning of the round.
+// A timeline says who was in the critical section and when. Times count from the beginning of the round.
 type timeline struct {
 	length time.Duration
 	spans  []span // by their beginning, once finished
@@ -24,7 +24,7 @@ type span struct {
 	from, to          time.Duration
 }
 
-// A death is that of a worker that held the lock.
+// A death is the death of a worker that held the lock.
 type death struct {
 	worker int
 	at     time.Duration
@@ -56,11 +56,11 @@ func (t *timeline) finish(length time.Duration) {
 	}
 }
 
-// crowd returns how many goroutines were in the critical section at once in that time, at most. Where one leaves as
-// another enters, they do not meet.
+// crowd returns the largest number of goroutines that were in the critical section at once in that time. If one leaves at the
+// moment when another enters, they do not meet.
 func (t *timeline) crowd(from, to time.Duration) (most int) {
 	for _, s := range t.spans {
-		at, inside := max(s.from, from), 0 // there are most where one has just entered
+		at, inside := max(s.from, from), 0 // the maximum is reached when a goroutine has just entered
 		if at >= min(s.to, to) {
 			continue
 		}
@@ -74,7 +74,7 @@ func (t *timeline) crowd(from, to time.Duration) (most int) {
 	return most
 }
 
-// ticks returns the marks of an axis of that length: five or so, at round numbers.
+// ticks returns the marks of a time axis: about five, at round numbers.
 func ticks(length time.Duration) []time.Duration {
 	step := 100 * time.Millisecond
 	for _, next := range []time.Duration{200, 500, 1000, 2000, 5000} {
@@ -89,7 +89,7 @@ func ticks(length time.Duration) []time.Duration {
 	return all
 }
 
-// inSeconds writes d as people do.
+// inSeconds formats d as people write it.
 func inSeconds(d time.Duration) string {
 	if d%time.Second == 0 {
 		return fmt.Sprintf("%d s", d/time.Second)
@@ -97,7 +97,7 @@ func inSeconds(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// A chart draws a timeline in characters. What it shows beside the columns takes textMargin of them.
+// A chart draws a timeline in characters. The labels beside it take textMargin columns.
 type chart struct {
 	*timeline
 	style cli.Style
@@ -106,12 +106,12 @@ type chart struct {
 
 const (
 	textMargin = 12
-	textMost   = 66 // columns, so that all fits into 80
+	textMost   = 66 // columns, so that everything fits into 80
 	textLeast  = 12
 )
 
-// text draws the timeline for a terminal of that width: a row for each worker, in which a cell is the darker the
-// more of its time the worker was in the critical section; and what is to be said below.
+// text draws the timeline for a terminal of that width. Each worker has a row. A cell is the darker, the more of its time the
+// worker was in the critical section. Remarks follow below.
 func (t *timeline) text(s cli.Style, width int) string {
 	c := &chart{t, s, max(min(width-textMargin-2, textMost), textLeast)}
 	crowded := bytes.Repeat([]byte(" "), c.width)
@@ -143,7 +143,7 @@ func (t *chart) at(column int) time.Duration {
 	return t.length * time.Duration(column) / time.Duration(t.width)
 }
 
-// column returns where at is.
+// column returns the column of a time.
 func (t *chart) column(at time.Duration) int {
 	return min(int(at*time.Duration(t.width)/max(t.length, 1)), t.width-1)
 }

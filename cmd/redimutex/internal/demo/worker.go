@@ -17,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// workerVerb makes a process a worker. It is told everything else on its standard
-// input: URLs may contain passwords, which a command line would show to everybody.
+// workerVerb makes a process a worker. The worker gets everything else on its standard input, because URLs may contain
+// passwords, which a command line would show to every user.
 const workerVerb = "demo-worker"
 
 // Worker declares the verb of that process.
@@ -31,7 +31,7 @@ func Worker() *cli.Command {
 	}}
 }
 
-// A demoJob is what a worker has to know. It works until all is done, or its standard input ends.
+// A demoJob is what a worker must know. The worker ends when all is done, or when its standard input ends.
 type demoJob struct {
 	Worker int // from 0
 	Victim int // the worker whose holder stops halfway through an update, until it is killed; -1: none
@@ -41,8 +41,7 @@ type demoJob struct {
 	Lock   bool
 }
 
-// An event is what a worker tells the demo. Times are of the machine's clock, which all processes
-// share, in ns.
+// An event is what a worker reports to the demo. Times are in ns of the machine's clock, which all processes share.
 type event struct {
 	Kind      string
 	Goroutine int    `json:",omitempty"`
@@ -52,13 +51,13 @@ type event struct {
 
 const (
 	eventEnter   = "enter"   // in the critical section
-	eventLinger  = "linger"  // the same, and stays until it is killed
-	eventDone    = "done"    // the update was written: from now on it is acknowledged
-	eventGivenUp = "givenup" // out of the critical section without having written
-	eventError   = "error"   // an update was not even begun
+	eventLinger  = "linger"  // the same, and stays there until it is killed
+	eventDone    = "done"    // the update was written: it counts as acknowledged
+	eventGivenUp = "givenup" // left the critical section without writing
+	eventError   = "error"   // an update could not begin
 )
 
-// What a goroutine does with its time.
+// The times of a goroutine's work.
 const (
 	lockLimit = demoTTL * 3 / 2       // for getting the lock; a killed holder takes less
 	thinkMin  = 20 * time.Millisecond // between reading and writing
@@ -66,7 +65,7 @@ const (
 	restMax   = 500 * time.Millisecond // between two updates
 )
 
-// A demoHand is the worker process: its goroutines, and the counter that they raise.
+// A demoHand is the worker process: its goroutines, and the counter that they increment.
 type demoHand struct {
 	mutex   *redimutex.Mutex // nil: it works without a lock
 	counter *counter
@@ -79,7 +78,7 @@ type demoHand struct {
 
 // demoWorker is the main function of a worker.
 func demoWorker(in io.Reader, out io.Writer) int {
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // Ctrl-C and Ctrl-\ reach all processes, and the demo decides
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // Ctrl-C and Ctrl-\ reach all processes; the demo decides
 	h := &demoHand{out: json.NewEncoder(out)}
 	var j demoJob
 	orders := json.NewDecoder(in)
@@ -89,7 +88,7 @@ func demoWorker(in io.Reader, out io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		orders.Decode(new(demoJob)) //nolint:errcheck // there is none, so this waits for the end
+		orders.Decode(new(demoJob)) //nolint:errcheck // there are no orders: this waits for the end of the input
 		cancel()
 	}()
 	if err := h.take(&j); err != nil {
@@ -136,14 +135,14 @@ func (h *demoHand) update(ctx context.Context, goroutine int) error {
 	if err := h.mutex.LockContext(ctx, lockLimit); err != nil {
 		return err
 	}
-	// A lock that can't be given back expires.
+	// A lock that can't be released expires.
 	defer h.mutex.UnlockContext(ctx) //nolint:errcheck // see above
 	held := h.mutex.Lease()
-	// A process that was paused for longer than its lease finds out before it writes, and does not.
+	// A process that was paused for longer than its lease notices that before the write, and does not write.
 	return h.raise(held.Context(ctx), goroutine, func() (time.Time, bool) { return held.Until(), held.Err() == nil })
 }
 
-// raise is the critical section: it reads, thinks, and writes if it still may.
+// raise is the critical section: it reads, waits, and writes if the lease still allows it.
 func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until time.Time, ok bool)) error {
 	kind := eventEnter
 	lingers := h.lingers()
@@ -168,13 +167,13 @@ func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until t
 		}
 		e.Kind, until = eventDone, time.Now()
 	}
-	e.At = min(until.UnixNano(), time.Now().UnixNano()) // one that gives up was there no longer than its lease
+	e.At = min(until.UnixNano(), time.Now().UnixNano()) // if it gave up, it was inside no longer than its lease
 	h.tell(e)
 	return nil
 }
 
-// lingers reports whether the caller is to stop halfway. To kill the process that holds the lock at some moment would not
-// do: it could be done with it before the signal arrives, or could have written without having reported it.
+// lingers reports whether the caller must stop halfway, so that it can be killed there. The demo can't kill a holder at a
+// random moment: the holder might leave before the signal arrives, or might have written and not reported it.
 func (h *demoHand) lingers() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,5 +186,5 @@ func (h *demoHand) tell(e event) {
 	if e.Kind == eventDone {
 		h.done++
 	}
-	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input says so as well
+	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input shows that as well
 }

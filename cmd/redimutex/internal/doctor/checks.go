@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// checkFacts judges what the server has told of itself.
+// checkFacts judges what the server has said about itself.
 func (r *nodeReport) checkFacts() {
 	r.checkClock()
 	if r.info == nil {
@@ -35,7 +35,7 @@ func (r *nodeReport) checkFacts() {
 	r.checkSlowCommands()
 }
 
-// checkLatency judges how long PINGs took, and a new connection. An operation that needs one has to end in time with it.
+// checkLatency judges the times of PINGs and of a new connection: an operation that needs one must end in time too.
 func (r *nodeReport) checkLatency(median, worst, dial time.Duration) {
 	l, comment := levelOK, ""
 	switch {
@@ -54,7 +54,7 @@ const maxSkew = 300 * time.Millisecond
 
 func (r *nodeReport) checkClock() {
 	if !r.timed {
-		return // without TIME there is no lock either, which the trial tells
+		return // without TIME no lock works either, which the trial reports
 	}
 	off, l := r.offset.Abs(), levelOK
 	if off-r.fuzz > maxSkew {
@@ -67,7 +67,7 @@ func (r *nodeReport) checkClock() {
 	r.report("clock-skew", l, "has a clock that is %v %s this machine's, give or take %v", rough(off), direction, rough(r.fuzz))
 }
 
-// checkSoftware tells the kinds of servers apart, which all say that they are a version of Redis.
+// checkSoftware tells apart the kinds of servers, all of which report a version of Redis.
 func (r *nodeReport) checkSoftware() {
 	name, version := "Redis", r.info["redis_version"]
 	switch {
@@ -94,11 +94,11 @@ func (r *nodeReport) checkSoftware() {
 }
 
 func (r *nodeReport) checkRole() {
-	// The half of a pair that was started first may have no primary, and calls itself one.
+	// The server of a pair that was started first may have no primary, and call itself one.
 	active := r.config["active-replica"] == "yes"
 	switch r.role {
 	case "":
-		return // the trial finds out whether it takes writes
+		return // the trial finds out whether it accepts writes
 	case "master":
 		r.about.Role = "primary"
 		if active && r.number("connected_slaves") > 0 {
@@ -161,7 +161,7 @@ func (r *nodeReport) checkDisk() {
 	}
 }
 
-// checkPersistence compares what survives a restart with what the program makes of it.
+// checkPersistence compares what survives a restart with what the program needs.
 func (r *nodeReport) checkPersistence() {
 	enabled, known := r.info["aof_enabled"]
 	if !known {
@@ -169,7 +169,7 @@ func (r *nodeReport) checkPersistence() {
 	}
 	aof, fsync, snapshots := enabled == "1", r.config["appendfsync"], r.config["save"] != ""
 	guard, doubt := r.needs["guard"], ""
-	if _, told := r.config["save"]; !told { // as where this user may not ask
+	if _, told := r.config["save"]; !told { // for example if this user may not ask
 		snapshots, doubt = true, ", if it keeps any, which CONFIG GET does not tell"
 	}
 	switch {
@@ -201,10 +201,10 @@ func (r *nodeReport) checkCluster() {
 	r.report("cluster", levelWarning, "is a node of a cluster")
 }
 
-// goodLag is the highest lag of a replica that reports once a second, and was not disturbed.
+// goodLag is the highest normal lag of a replica, which reports once a second.
 const goodLag = 5
 
-// checkReplicas looks at the replicas of a primary.
+// checkReplicas judges the replicas of a primary.
 func (r *nodeReport) checkReplicas() {
 	good := 0
 	for i := range r.number("connected_slaves") {
@@ -248,8 +248,8 @@ func (r *nodeReport) checkReplicas() {
 	}
 }
 
-// checkSlowCommands looks for commands of the last hour during which a lock would have timed out. Of
-// their arguments nothing is shown, because they may be secret.
+// checkSlowCommands looks for commands of the last hour during which a lock would have timed out. It shows no arguments,
+// because they may be secret.
 func (r *nodeReport) checkSlowCommands() {
 	entries, err := redis.Values(r.do("SLOWLOG", "GET", 128))
 	if err != nil {
@@ -286,7 +286,7 @@ func (r *nodeReport) checkSlowCommands() {
 	r.report("slow-commands", levelOK, "was not blocked in the last hour for longer than the node timeout")
 }
 
-// rough leaves three digits of a duration, or microseconds.
+// rough rounds a duration to three digits, or to microseconds.
 func rough(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Microsecond; unit /= 10 {
 		if d >= unit {

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// told returns the report of a server that has told of itself what INFO says there.
+// told returns the report of a server whose INFO has this text.
 func told(info string) *nodeReport {
 	c := &checkup{ttl: 10 * time.Second, nodeTimeout: 500 * time.Millisecond}
 	r := c.newReport(servers.Node{Address: "server:1", Name: "server:1"})
@@ -81,7 +81,7 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 	}
 }
 
-// A user who may call INFO and not CONFIG GET does not learn whether there are snapshots.
+// A user who may call INFO but not CONFIG GET does not learn whether there are snapshots.
 func TestDoctorDoesNotVouchForSnapshotsThatItMayNotSee(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestDoctorDoesNotVouchForSnapshotsThatItMayNotSee(t *testing.T) {
 	}
 }
 
-// What a server does not understand is no advice.
+// Advice must not contain rules that the server does not understand.
 func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
 	t.Parallel()
 	for info, want := range map[string]string{

@@ -15,21 +15,21 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// Exit statuses of doctor, which are those of a check for Nagios and its kin.
+// Exit statuses of doctor, as Nagios and similar systems expect them from a check.
 const (
 	exitWarnings = 1
 	exitUnusable = 2
 	exitUsage    = 3
 )
 
-// A checkup is what doctor was asked to look at.
+// A checkup is what the command line asked doctor to check.
 type checkup struct {
 	ttl, nodeTimeout time.Duration
 	prefix           string
 	needs            map[string]bool // nil: try everything, and warn
-	replicas         int             // WithReplicas of the program; 0: not told
+	replicas         int             // WithReplicas of the program; 0: not given
 	ignore           map[string]bool
-	several          bool // servers, for Redlock
+	several          bool // more than one server, for Redlock
 	verbose, json    bool
 }
 
@@ -133,7 +133,7 @@ func (c *checkup) run(t *cli.Terminal, nodes servers.Set) int {
 	return cli.OK
 }
 
-// check completes what was asked for, and says what is wrong with it.
+// check completes the values of the flags, and returns what is wrong with them.
 func (c *checkup) check() error {
 	if c.nodeTimeout < 0 {
 		c.nodeTimeout = servers.NodeTimeout(c.ttl)
@@ -156,15 +156,15 @@ const (
 	statusUnusable = "unusable"
 )
 
-// A diagnosis is what doctor has found.
+// A diagnosis is the result of doctor.
 type diagnosis struct {
 	Status   string     `json:"status"`
 	Servers  []nodeInfo `json:"servers"`
 	Findings []finding  `json:"findings"`
-	Ignored  []finding  `json:"ignored"` // errors that are not shown, and count all the same
+	Ignored  []finding  `json:"ignored"` // errors that are not shown, but still count
 }
 
-// examine looks at all servers at once. Each step on one has a limit of its own.
+// examine checks all servers at once. Each step on a server has its own limit.
 func (c *checkup) examine(nodes servers.Set) *diagnosis {
 	reports := make([]*nodeReport, len(nodes))
 	var each sync.WaitGroup
@@ -175,7 +175,7 @@ func (c *checkup) examine(nodes servers.Set) *diagnosis {
 	return c.conclude(reports)
 }
 
-// conclude compares the servers with each other and sums up.
+// conclude compares the servers with each other and sums up the findings.
 func (c *checkup) conclude(reports []*nodeReport) *diagnosis {
 	d := &diagnosis{Status: statusFine, Findings: []finding{}, Ignored: []finding{}}
 	together := c.compare(reports)
@@ -209,7 +209,7 @@ func (c *checkup) conclude(reports []*nodeReport) *diagnosis {
 	return d
 }
 
-// compare finds what is wrong with the servers together. Its findings belong to none of them.
+// compare finds problems of the servers together. Its findings belong to no single server.
 func (c *checkup) compare(reports []*nodeReport) []finding {
 	if len(reports) < 2 {
 		return nil
@@ -223,7 +223,7 @@ func (c *checkup) compare(reports []*nodeReport) []finding {
 	return append(append(findings, find("even", l, "", number)), spread(reports)...)
 }
 
-// sameServer finds names behind which there is the same process.
+// sameServer finds names that lead to the same process.
 func sameServer(reports []*nodeReport) (findings []finding) {
 	names := make(map[string][]string)
 	for _, r := range reports {
@@ -242,8 +242,8 @@ func sameServer(reports []*nodeReport) (findings []finding) {
 	return findings
 }
 
-// spread compares the clocks of the servers with each other: each of them may be within the limit, on either
-// side of ours.
+// spread compares the clocks of the servers with each other. Each clock may be within the limit, on different sides of this
+// machine's clock.
 func spread(reports []*nodeReport) []finding {
 	var timed []*nodeReport
 	for _, r := range reports {

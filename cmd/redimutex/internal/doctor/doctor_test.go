@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// doctor runs the command on servers. The TTL is long, so that a slow machine is no finding.
+// doctor runs the command on servers. The TTL is long, so that a slow machine causes no finding.
 func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
 	t.Helper()
 	status, out, stderr := clitest.Call(doctorArgs(urls, args...)...)
@@ -35,7 +35,7 @@ func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
 	return status, d
 }
 
-// finds is doctor with the exit status, and the names of all findings that are not ok.
+// finds is doctor that also checks the exit status and the names of all findings that are not ok.
 func finds(t *testing.T, status int, ids string, urls []string, args ...string) *diagnosis {
 	t.Helper()
 	is, d := doctor(t, urls, args...)
@@ -46,7 +46,7 @@ func finds(t *testing.T, status int, ids string, urls []string, args ...string) 
 	return d
 }
 
-const someFindings = "some" // which the test looks at itself
+const someFindings = "some" // the test looks at the findings itself
 
 func doctorArgs(urls []string, args ...string) []string {
 	all := append([]string{"doctor", "-json", "-ttl", "10m"}, args...)
@@ -56,7 +56,7 @@ func doctorArgs(urls []string, args ...string) []string {
 	return all
 }
 
-// ids are the names of all findings that are not ok.
+// ids returns the names of all findings that are not ok.
 func (d *diagnosis) ids() []string {
 	ids := []string{}
 	for _, f := range d.Findings {
@@ -68,7 +68,7 @@ func (d *diagnosis) ids() []string {
 	return ids
 }
 
-// the returns the finding of that name.
+// the returns the finding with that name.
 func (d *diagnosis) the(t *testing.T, id string) finding {
 	t.Helper()
 	for _, f := range d.Findings {
@@ -80,7 +80,7 @@ func (d *diagnosis) the(t *testing.T, id string) finding {
 	return finding{}
 }
 
-// durable is what a server needs that keeps its data.
+// durable are the arguments of a server that keeps its data.
 var durable = []string{"--appendonly", "yes"}
 
 func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
@@ -246,7 +246,7 @@ func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
 	prefix := "{" + t.Name() + "}:" // the slot of all keys that begin with it
 	owner := c.Owner(prefix)
 	for i, n := range c.Nodes[:3] {
-		// The keys are random, so what is tried on another node's now and then needs some repetitions to be seen.
+		// The keys are random, so only repetitions can show a trial on a key of another node.
 		for range 4 {
 			d := finds(t, exitWarnings, "cluster", []string{n.URL()}, "-ignore", quiet, "-need", "fencing,queue,semaphore,readers")
 			require.Len(t, d.Servers[0].Tried, 5, "%v", d.Findings)

@@ -5,16 +5,16 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// A level says how bad a finding is.
+// A level says how serious a finding is.
 type level string
 
 const (
 	levelOK      level = "ok"
-	levelWarning level = "warning" // locks work, and are less than they could be
-	levelError   level = "error"   // locks do not work here, or exclude no other client
+	levelWarning level = "warning" // locks work, but not as well as they could
+	levelError   level = "error"   // locks do not work on this server, or do not exclude other clients
 )
 
-// A finding is one thing that doctor has to say about a server, or about all of them together.
+// A finding is one result about a server, or about all of them together.
 type finding struct {
 	ID     string `json:"id"`
 	Level  level  `json:"level"`
@@ -24,10 +24,10 @@ type finding struct {
 	Do     string `json:"do,omitempty"`
 }
 
-// A check is what can be wrong: why it matters for locks, and what to do about it.
+// A check is something that can be wrong: why it matters for locks, and what to do about it.
 type check struct{ id, why, do string }
 
-// checks are all that doctor knows. docs/operations.md explains each of them.
+// checks are all checks of doctor. docs/operations.md explains each of them.
 var checks = []check{
 	{
 		"dns", "No lock can be taken through a name that leads nowhere.",
@@ -172,7 +172,7 @@ var checks = []check{
 	},
 }
 
-// find makes a finding. The reasons are those of its check.
+// find makes a finding. Why and Do come from its check.
 func find(id string, l level, server, what string) finding {
 	f := finding{ID: id, Level: l, Server: server, What: cli.Printable(what)}
 	for _, d := range checks {

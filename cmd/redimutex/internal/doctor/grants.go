@@ -12,12 +12,12 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A grant is what a user of the server must be allowed to do for a feature. KEY stands for what the
-// names of the locks begin with. docs/security.md has them too.
+// A grant is the set of permissions that a feature needs on the server. KEY stands for the common prefix of the names of
+// locks. docs/security.md lists the permissions too.
 type grant struct {
 	feature string
 	title   string // as the library calls it
-	check   string // the finding if it does not work
+	check   string // the finding if the feature does not work
 	rules   string
 	try     func(*trial) error
 }
@@ -38,8 +38,8 @@ var grants = []grant{
 	{"guard", "WithRestartGuard", "cannot-guard", "~redimutex:guard +get", (*trial).guard},
 }
 
-// exceptions are when a server refuses rules: where the user has all keys or channels already, and where we could
-// not see that the server is a Redis 6.0.
+// exceptions says when a server refuses rules: if the user already has all keys or channels, and if doctor could not see that
+// the server is a Redis 6.0.
 func exceptions(rules string) string {
 	if !strings.Contains(rules, "~") {
 		return ""
@@ -51,8 +51,8 @@ func exceptions(rules string) string {
 	return " (without ~ where the user has ~*" + channels + ")"
 }
 
-// permissions are the rules of a grant as the server understands them: none before Redis 6, and none for
-// channels before 6.2.
+// permissions returns the rules of a grant as the server understands them: none before Redis 6, and no rules for channels
+// before 6.2.
 func (t *trial) permissions(g grant) string {
 	var rules []string
 	for rule := range strings.FieldsSeq(g.rules) {
@@ -64,8 +64,8 @@ func (t *trial) permissions(g grant) string {
 	return strings.Join(rules, " ")
 }
 
-// siblings is the pattern of the names of what belongs to the locks whose names begin with prefix, behind the word for it. A
-// prefix with a closing brace may bring the {tag} of all of them, or have none.
+// siblings returns the pattern for the names of the keys that belong to locks with this prefix, without the first word of
+// those names. A prefix with a closing brace may contain the {tag} of all of them, or have none.
 func siblings(prefix string) string {
 	form := strings.TrimPrefix(server.FenceKey(prefix), "redimutex:fence")
 	switch {
@@ -77,7 +77,7 @@ func siblings(prefix string) string {
 	return ":{KEY*}"
 }
 
-// semaphore takes the one permit of a semaphore, with another that wants it, counts, and gives it back.
+// semaphore takes the only permit of a semaphore, lets another caller want it, counts, and releases it.
 func (t *trial) semaphore() error {
 	permit := func() *server.Claim {
 		return t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = server.Semaphore, "1" })
@@ -94,7 +94,7 @@ func (t *trial) semaphore() error {
 	)
 }
 
-// readers has readers and writers wait for each other.
+// readers lets readers and writers wait for each other.
 func (t *trial) readers() error {
 	as := func(kind *server.Kind) *server.Claim {
 		c := t.claim(func(terms *server.Terms) { terms.Kind, terms.Want = kind, kind.Want })
@@ -122,7 +122,7 @@ func (t *trial) readers() error {
 
 var errNoMessage = errors.New("what was published did not arrive on another connection")
 
-// queue plays the two sides of a hand-off: a holder, and a waiter that is called by a message.
+// queue plays both sides of a hand-off: a holder, and a waiter that is woken by a message.
 func (t *trial) queue() error {
 	channel := "redimutex:" + uuid.NewString()
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -135,16 +135,16 @@ func (t *trial) queue() error {
 	if _, err := redis.DoWithTimeout(conn, commandLimit, "SUBSCRIBE", channel); err != nil {
 		return err
 	}
-	// A script overlooks that it may not publish, so we ask without one first.
+	// A script ignores that it may not publish, so this asks without a script first.
 	if _, err := t.do("PUBLISH", channel, "hello"); err != nil {
 		return err
 	}
 	if err := hear(conn); err != nil {
 		return err
 	}
-	// Nor does it fail where it may not take a waiter out.
+	// Nor does a script fail if it may not remove a waiter.
 	_, err = t.do("ZREM", server.QueueKey(t.key), "none")
-	if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") { // a user who is told that has the permission
+	if err != nil && !strings.HasPrefix(err.Error(), "NOREPLICAS ") { // a user who gets this error has the permission
 		return err
 	}
 	queued := func() *server.Claim {
@@ -154,14 +154,14 @@ func (t *trial) queue() error {
 	}
 	holder, waiter, queues := queued(), queued(), server.Try{Queues: true}
 	unaware, second := t.claim(nil), queued()
-	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // then it expires
+	defer t.do("DEL", server.QueueKey(t.key)) //nolint:errcheck // otherwise it expires
 	return first(
 		acquires(holder, server.Try{}, server.Done),
 		acquires(waiter, queues, server.Held),
 		releases(holder, 0), // hands the lock to the waiter
 		func() error { return hear(conn) },
 		releases(waiter, 0),
-		// A holder that does not know of the queue leaves it to the waiter to find the lock free.
+		// A holder that does not know of the queue hands nothing off: the waiter has to find the lock free.
 		acquires(unaware, server.Try{}, server.Done),
 		acquires(second, queues, server.Held),
 		releases(unaware, 0),

@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// A nodeReport is one server, and what is known of it so far.
+// A nodeReport is one server, and what is known about it so far.
 type nodeReport struct {
 	*checkup
 	node     servers.Node
@@ -28,12 +28,12 @@ type nodeReport struct {
 	info   map[string]string // of INFO; nil: refused
 	config map[string]string // of CONFIG GET; nil: refused
 	role   string            // "" if unknown
-	offset time.Duration     // by how much its clock is ahead of ours
-	fuzz   time.Duration     // the offset is that much uncertain, up and down
+	offset time.Duration     // by how much its clock is ahead of this machine's
+	fuzz   time.Duration     // the offset may be wrong by this much in either direction
 	timed  bool              // offset is known
 }
 
-// A nodeInfo is what a line about a server shows.
+// A nodeInfo is the line about a server.
 type nodeInfo struct {
 	Address     string   `json:"address"`
 	Name        string   `json:"name"`     // with the database
@@ -43,7 +43,7 @@ type nodeInfo struct {
 	WorstPing   float64  `json:"worst_ping_ms"`
 	Dial        float64  `json:"dial_ms"`         // for a new connection
 	ClockOffset *float64 `json:"clock_offset_ms"` // nil: unknown
-	Tried       []string `json:"tried"`           // what was tried and worked
+	Tried       []string `json:"tried"`           // what was tried and works
 }
 
 const (
@@ -55,12 +55,12 @@ func (r *nodeReport) report(id string, l level, what string, args ...any) {
 	r.findings = append(r.findings, find(id, l, r.node.Address, r.node.Name+" "+fmt.Sprintf(what, args...)))
 }
 
-// has reports whether a problem was found already.
+// has reports whether the problem was found already.
 func (r *nodeReport) has(id string) bool {
 	return slices.ContainsFunc(r.findings, func(f finding) bool { return f.ID == id && f.Level != levelOK })
 }
 
-// see examines one server. It ends early when there is no point in going on.
+// see checks one server. It returns early if more checks make no sense.
 func (c *checkup) see(n servers.Node) *nodeReport {
 	r := c.newReport(n)
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
@@ -100,10 +100,10 @@ func (r *nodeReport) do(command string, args ...any) (any, error) {
 
 const (
 	pings     = 15
-	pingsTime = time.Second // after that, three are enough
+	pingsTime = time.Second // after that time, three PINGs are enough
 )
 
-// measure sends PINGs. It reports whether the server answers.
+// measure sends PINGs. It reports false if the server does not answer.
 func (r *nodeReport) measure() bool {
 	var took []time.Duration
 	for begin := time.Now(); len(took) < pings && (len(took) < 3 || time.Since(begin) < pingsTime); {
@@ -127,7 +127,7 @@ func (r *nodeReport) measure() bool {
 	return true
 }
 
-// dial returns how long a new connection takes: with TLS, AUTH and SELECT up to six round trips.
+// dial returns how long a new connection takes: up to six round trips with TLS, AUTH and SELECT.
 func (r *nodeReport) dial() (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
 	defer cancel()
@@ -136,7 +136,7 @@ func (r *nodeReport) dial() (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// answered reports whether an error is the word of a server that is there and lets us in.
+// answered reports whether an error is a reply of a server that works and lets this user in.
 func answered(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {
@@ -144,13 +144,12 @@ func answered(err error) bool {
 	}
 	switch code, _, _ := strings.Cut(string(said), " "); code {
 	case "NOPERM", "MASTERDOWN", "MISCONF":
-		return true // the user may not call PING, the server has lost its primary, or can't save: it lives
+		return true // the user may not call PING, or the server has lost its primary or can't save; but it works
 	}
 	return false
 }
 
-// ask collects what the server tells of itself. A user may be forbidden to ask; only a broken
-// connection is an error.
+// ask collects what the server says about itself. This user may be forbidden to ask; ask fails only if the connection breaks.
 func (r *nodeReport) ask() error {
 	text, err := redis.String(r.do("INFO"))
 	if broken(err) {
@@ -182,8 +181,8 @@ func (r *nodeReport) ask() error {
 	return r.askTime()
 }
 
-// askTime learns by how much the server's clock is ahead of ours: it was read sometime between
-// sending and receiving. The quickest of some replies says it best.
+// askTime learns by how much the server's clock is ahead of this machine's. The clock was read at some time between sending
+// and receiving, so the quickest of some replies is the most exact.
 func (r *nodeReport) askTime() error {
 	for range 3 {
 		sent := time.Now()
@@ -206,13 +205,13 @@ func (r *nodeReport) askTime() error {
 	return nil
 }
 
-// broken reports whether an error is no reply, but the end of the connection.
+// broken reports whether an error means that the connection has ended, and is no reply.
 func broken(err error) bool {
 	var said redis.Error
 	return err != nil && !errors.As(err, &said)
 }
 
-// fields takes the reply to INFO apart.
+// fields parses the reply to INFO.
 func fields(text string) map[string]string {
 	info := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -226,13 +225,13 @@ func fields(text string) map[string]string {
 	return info
 }
 
-// keyDB reports whether it is a KeyDB, which calls itself a Redis. It has a section of its own.
+// keyDB reports whether the server is a KeyDB. It calls itself a Redis, but has a section of its own in INFO.
 func (r *nodeReport) keyDB() bool {
 	_, section := r.info["# KeyDB"]
 	return section
 }
 
-// older reports whether the server says that it is an older Redis than that.
+// older reports whether the server says that it is a Redis older than that version.
 func (r *nodeReport) older(major, minor int) bool {
 	var a, b int
 	n, _ := fmt.Sscanf(r.info["redis_version"], "%d.%d", &a, &b)
@@ -255,7 +254,7 @@ func (r *nodeReport) unreached(err error) {
 	r.report(id, levelError, "%s", what)
 }
 
-// diagnose sorts the errors of connecting, logging in and the first commands.
+// diagnose classifies the errors of connecting, logging in and the first commands.
 func diagnose(err error) (id, what string) {
 	var said redis.Error
 	var dns *net.DNSError
@@ -264,7 +263,7 @@ func diagnose(err error) (id, what string) {
 		return refusal(string(said))
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		return "dns", "has a name that can't be looked up: " + dns.Err
-	case strings.Contains(err.Error(), "tls: "): // all that package tls says begins so
+	case strings.Contains(err.Error(), "tls: "): // all errors of package tls begin with this
 		return "tls", "TLS fails: " + strings.TrimPrefix(servers.Shortened(err).Error(), "tls: ")
 	case errors.Is(err, servers.ErrHandshake):
 		return "tls", "does not answer the TLS handshake: it has no TLS, or hangs"
@@ -278,7 +277,7 @@ func diagnose(err error) (id, what string) {
 	return "unreachable", "can't be reached: " + servers.Shortened(err).Error()
 }
 
-// refusal sorts what a server says instead of letting us in.
+// refusal classifies the words of a server that does not let this user in.
 func refusal(words string) (id, what string) {
 	words = string(cleaned(redis.Error(words)))
 	code, _, _ := strings.Cut(words, " ")
@@ -291,7 +290,7 @@ func refusal(words string) (id, what string) {
 	return "refused-by-server", "does not let us work: " + words
 }
 
-// cleaned is what a server says, without where in our script.
+// cleaned returns a server's words without the position in the library's script.
 func cleaned(said redis.Error) redis.Error {
 	var short redis.Error
 	errors.As(servers.Shortened(said), &short)

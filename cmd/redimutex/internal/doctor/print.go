@@ -32,7 +32,7 @@ func (d *diagnosis) print(w io.Writer) {
 	}
 }
 
-// String is the line about a server.
+// String returns the line about a server.
 func (n nodeInfo) String() string {
 	var words []string
 	for _, s := range []string{n.Software, n.Role} {
@@ -55,7 +55,7 @@ func (n nodeInfo) String() string {
 	return n.Name + ": " + strings.Join(words, ", ")
 }
 
-// printFindings prints what there is to say about a server.
+// printFindings prints the findings about a server.
 func (d *diagnosis) printFindings(w io.Writer, server string) {
 	nothing := true
 	for _, f := range d.Findings {
@@ -86,7 +86,7 @@ func printWrapped(w io.Writer, label, text string) {
 	}
 }
 
-// count says how many findings there are of a level.
+// count returns the number of findings of a level, in words.
 func (d *diagnosis) count(l level) string {
 	n := 0
 	for _, f := range d.Findings {

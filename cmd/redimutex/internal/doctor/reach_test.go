@@ -63,7 +63,7 @@ func TestDoctorTellsWhatWorkedBeforeAServerHung(t *testing.T) {
 	assert.Equal(t, []string{"lock", "fencing"}, d.Servers[0].Tried)
 }
 
-// Seventy round trips take a while.
+// Seventy round trips take long.
 func TestDoctorHasTimeForAServerThatIsFarAway(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, durable...)
@@ -88,7 +88,7 @@ func TestDoctorNeverShowsThePasswordThatIsWrong(t *testing.T) {
 	finds(t, exitUnusable, "refused-by-server", []string{open.URL() + "/999"})  // no such database
 }
 
-// The trials need a second connection. That there is none is no matter of permissions.
+// The trials need a second connection. If it is refused, the reason is no missing permission.
 func TestDoctorSeesAServerThatIsFullOfClients(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, durable...)

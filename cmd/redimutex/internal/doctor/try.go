@@ -13,16 +13,15 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-const trialTTL = 10 * time.Second // what an interrupted trial leaves behind is gone after that
+const trialTTL = 10 * time.Second // what an interrupted trial leaves behind expires after this time
 
-// A trial is a lock with a random name, which the library's own code takes and gives back: what
-// permissions it needs is not written down a second time, and what a proxy or a managed service does not let
-// through shows up as well.
+// A trial is a lock with a random name, which the library's own code takes and releases. So the needed permissions are not
+// written down a second time. A trial also shows what a proxy or a managed service blocks.
 type trial struct {
 	*nodeReport
 	server *server.Server
 	key    string
-	gone   bool // it has stopped answering
+	gone   bool // the server has stopped answering
 }
 
 // guardMark is the key of the restart guard.
@@ -35,7 +34,7 @@ func (r *nodeReport) try() {
 	}
 	t := &trial{nodeReport: r, server: server.New(r.node.Pool)}
 	defer t.server.Close(commandLimit)
-	if !t.attempt(grants[0], levelError) { // without a lock there is nothing else
+	if !t.attempt(grants[0], levelError) { // without a lock no other feature works
 		return
 	}
 	for _, g := range grants[1:] {
@@ -45,7 +44,7 @@ func (r *nodeReport) try() {
 	}
 }
 
-// wants reports whether to try a feature, and how bad it is if it does not work.
+// wants reports whether to try a feature, and how serious it is if the feature does not work.
 func (r *nodeReport) wants(feature string) (l level, wanted bool) {
 	switch {
 	case feature == "replicas" && r.replicas > 0:
@@ -62,7 +61,7 @@ func (r *nodeReport) wants(feature string) (l level, wanted bool) {
 	return levelWarning, true
 }
 
-// attempt runs one trial and reports why it failed.
+// attempt runs one trial, and reports the reason if it fails.
 func (t *trial) attempt(g grant, l level) bool {
 	err := t.fresh()
 	if err == nil {
@@ -74,13 +73,13 @@ func (t *trial) attempt(g grant, l level) bool {
 	}
 	readers, writers, waiting, entitled := server.PhaseKeys(t.key)
 	for _, key := range []string{t.key, readers, writers, waiting, entitled} { // one by one: this user may be refused some
-		t.do("DEL", key) //nolint:errcheck // then it expires
+		t.do("DEL", key) //nolint:errcheck // otherwise it expires
 	}
 	t.failed(g, l, err)
 	return false
 }
 
-// failed sorts the error of a trial: some are no matter of the feature that was tried.
+// failed classifies the error of a trial. Some errors have nothing to do with the feature that was tried.
 func (t *trial) failed(g grant, l level, err error) {
 	var said redis.Error
 	if !errors.As(err, &said) {
@@ -129,19 +128,19 @@ func (t *trial) failed(g grant, l level, err error) {
 	}
 }
 
-// fresh lets what follows use another key: one that the server serves, where that is a node of a cluster.
+// fresh chooses another key for the next trial. If the server is a node of a cluster, it is a key that the node serves.
 func (t *trial) fresh() (err error) {
 	for end := time.Now().Add(commandLimit); time.Now().Before(end); {
 		t.key = t.prefix + uuid.NewString()
 		var said redis.Error
 		if _, err = t.do("PTTL", t.key); !errors.As(err, &said) || !strings.HasPrefix(string(said), "MOVED ") {
-			return nil // any other error is that of the trial
+			return nil // the trial reports any other error
 		}
 	}
 	return err
 }
 
-// claim is that of a new token on the lock, with terms changed by f, or not if that is nil.
+// claim returns a claim of a new token on the lock. If f is not nil, f changes the terms.
 func (t *trial) claim(f func(*server.Terms)) *server.Claim {
 	terms := &server.Terms{
 		Kind: server.Mutex, Want: server.Mutex.Want, TTL: trialTTL, Timeout: commandLimit, Fence: server.NoFence,
@@ -189,7 +188,7 @@ func must(want server.Verdict, r server.Reply) error {
 	return errNotOurs
 }
 
-// first runs steps until one fails.
+// first runs steps until one of them fails.
 func first(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -199,9 +198,9 @@ func first(steps ...func() error) error {
 	return nil
 }
 
-// lock takes a lock in both ways, renews it and gives it back in both ways.
+// lock takes a lock in both ways, renews it, and releases it in both ways.
 func (t *trial) lock() error {
-	scripted, quick, plain := t.claim(nil), t.claim(nil), server.Try{Plain: true} // plain once a script has worked
+	scripted, quick, plain := t.claim(nil), t.claim(nil), server.Try{Plain: true} // plain works once a script has worked
 	return first(
 		func() error { _, err := t.do("PING"); return err },
 		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
@@ -214,11 +213,11 @@ func (t *trial) lock() error {
 	)
 }
 
-// fence takes a lock with a fence, and raises the fence as a Redlock does. The counter would live for
-// an hour, so it is removed.
+// fence takes a lock with a fence, and raises the fence as a Redlock does. It deletes the counter, which would otherwise stay
+// for an hour.
 func (t *trial) fence() error {
 	c := t.claim(func(terms *server.Terms) { terms.Fence = server.NextFence })
-	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // then it expires
+	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // otherwise it expires
 	return first(
 		acquires(c, server.Try{}, server.Done),
 		func() error { return must(server.Done, t.server.Raise(context.Background(), &c.Lock, 1, commandLimit)) },
@@ -226,7 +225,7 @@ func (t *trial) fence() error {
 	)
 }
 
-// replicate has a lock confirmed by as many replicas as the program wants.
+// replicate waits until as many replicas as the program wants have confirmed a lock.
 func (t *trial) replicate() error {
 	if t.replicas == 0 {
 		_, err := t.do("WAIT", 0, 1)
@@ -236,8 +235,8 @@ func (t *trial) replicate() error {
 	return first(acquires(c, server.Try{}, server.Done), releases(c, 0))
 }
 
-// guard tries the key of the restart guard, without leaving one on servers whose clients do not use
-// it: NX and XX exclude each other, so the server checks the permission and then writes nothing.
+// guard tries the key of the restart guard. It must not leave one on servers whose clients do not use it. NX and XX exclude
+// each other, so the server checks the permission and writes nothing.
 func (t *trial) guard() error {
 	if t.info["cluster_enabled"] == "1" {
 		return redis.Error("CROSSSLOT the guard is one key, and scripts of a cluster stay in one slot")

@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The rules of the grants, which the documentation repeats, are enough, and none of them is idle.
+// The rules of the grants, which the documentation repeats, are enough, and each of them is needed.
 func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -44,7 +44,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	for _, g := range grants {
 		for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
 			if rule == "+getrange" || rule == "+role" || len(redistest.Rules(rule)) == 0 {
-				continue // all works without, and less well
+				continue // everything works without it, but not as well
 			}
 			s.SetUser("lock", user(rule)...)
 			status, d := doctor(t, urls, args...)
@@ -58,7 +58,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	finds(t, cli.OK, "", urls, args...)
 }
 
-// A user who does as doctor says, until it says no more, has a user that can do everything.
+// A user who follows doctor's advice until there is none has all permissions.
 func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t, durable...)
@@ -109,7 +109,7 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 	}
 }
 
-// What belongs to a lock has other names where the prefix brings a hash tag, or has a closing brace and none.
+// The keys beside a lock have other names if the prefix has a hash tag, or a closing brace and no tag.
 func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL, redistest.ChannelRules)
@@ -158,7 +158,7 @@ func TestDoctorTellsNoClockThatItMayNotRead(t *testing.T) {
 	assert.NotNil(t, d.Servers[0].ClockOffset)
 }
 
-// The trial of readers fails while one waits for a writer.
+// The trial of readers fails while a reader waits for a writer.
 func TestDoctorLeavesNothingOfATrialThatFailsHalfway(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)

@@ -53,9 +53,9 @@ func completionScript(words []string) ([]byte, error) {
 	return script, nil
 }
 
-// complete is what the scripts call. It gets the line up to the cursor, and prints what kind of
-// word could follow, and those words that it knows, each with its meaning behind a tab. It never says
-// that anything is wrong: that would end up in the middle of the line.
+// complete is called by the completion scripts. It gets the line up to the cursor. It prints what kind of word could follow,
+// and the words that it knows, each with its meaning behind a tab. It never prints an error, which would end up in the middle
+// of the line.
 func complete(all func() []*cli.Command) *cli.Command {
 	return &cli.Command{Name: "complete", Args: "LINE", Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 		if len(in.Words) != 1 {
@@ -65,7 +65,7 @@ func complete(all func() []*cli.Command) *cli.Command {
 		fmt.Fprintln(t.Out, kind)
 		for _, c := range list {
 			if cli.Printable(c.word) != c.word {
-				continue // a key that would not survive the shell
+				continue // a key that the shell would not leave unchanged
 			}
 			fmt.Fprintf(t.Out, "%s\t%s\n", c.word, cli.Printable(c.text))
 		}
@@ -73,8 +73,8 @@ func complete(all func() []*cli.Command) *cli.Command {
 	}}
 }
 
-// splitLine takes a command line apart as a shell would, and does not run anything in it. The last word
-// is the one that is being written. It is empty behind a space.
+// splitLine splits a command line as a shell would, but runs nothing in it. The last word is the one that is being typed. It
+// is empty behind a space.
 func splitLine(line string) (words []string) {
 	var word strings.Builder
 	var quote rune

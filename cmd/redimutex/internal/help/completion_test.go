@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// completed returns what a line could go on with.
+// completed returns the possible continuations of a line.
 func completed(t *testing.T, line string) (kind string, words []string) {
 	t.Helper()
 	out, stderr := clitest.Ends(t, cli.OK, "complete", line)
@@ -32,7 +32,7 @@ func completed(t *testing.T, line string) (kind string, words []string) {
 }
 
 func TestEveryFlagOfEveryHelpIsCompleted(t *testing.T) {
-	// The helps are read here in another way than by what is tested.
+	// This test reads the helps in another way than the code does.
 	named := regexp.MustCompile(`(?:^|, )(--?[A-Za-z][-\w]*)`)
 	for _, c := range allCommands() {
 		if c.Summary == "" {

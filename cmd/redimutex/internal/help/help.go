@@ -1,4 +1,4 @@
-// Package help has the verbs that tell about the others: help, man, completion and version.
+// Package help has the verbs about other verbs: help, man, completion and version.
 package help
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Commands declares these verbs. all returns the verbs of the program, with these among them.
+// Commands declares these verbs. all returns all verbs of the program, including these.
 func Commands(all func() []*cli.Command) []*cli.Command {
 	return []*cli.Command{completion(), man(all), version(), help(all), complete(all)}
 }
@@ -53,7 +53,7 @@ func version() *cli.Command {
 	}
 }
 
-// moduleVersion is the version of the module, or the commit of a build from a working tree.
+// moduleVersion returns the version of the module, or the commit of a build from a working tree.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -35,7 +35,7 @@ func manual(all []*cli.Command, version string) string {
 	var p roff
 	p.macro("TH", "REDIMUTEX", "1", "", "redimutex "+version, "User Commands")
 	p.macro("nh")
-	p.macro("nr", "HY", "0") // no hyphens in words, and no wider spaces between them: both end up in what is copied
+	p.macro("nr", "HY", "0") // no hyphens in words, and no wide spaces: users copy this text
 	p.macro("ad", "l")
 	p.macro("SH", "NAME")
 	p.line("redimutex \\- " + escape("a lock that all machines share that use the same Redis"))
@@ -63,10 +63,10 @@ func manual(all []*cli.Command, version string) string {
 	return p.String()
 }
 
-// A roff is a page while it is written.
+// A roff is a manual page under construction.
 type roff struct{ strings.Builder }
 
-// command writes the help of a command as a section of its own.
+// command writes the help of a command as a section.
 func (p *roff) command(c *cli.Command) {
 	p.macro("SH", "redimutex "+c.Name)
 	p.synopsis(c)
@@ -97,7 +97,7 @@ func (p *roff) block(b cli.Block) {
 	}
 }
 
-// synopsis writes the usage: the command bold, and what follows it.
+// synopsis writes the usage: the command in bold, and what follows it.
 func (p *roff) synopsis(c *cli.Command) {
 	name := "redimutex " + c.Name
 	p.line(bold(name) + escape(strings.TrimPrefix(c.Usage(), name)))
@@ -124,7 +124,7 @@ func (p *roff) item(b cli.Block) {
 	}
 }
 
-// macro writes a request, with arguments that may have spaces.
+// macro writes a request, whose arguments may contain spaces.
 func (p *roff) macro(name string, args ...string) {
 	p.WriteString("." + name)
 	for _, a := range args {
@@ -137,14 +137,14 @@ func (p *roff) macro(name string, args ...string) {
 	p.WriteByte('\n')
 }
 
-// text writes lines that are no requests, whatever they begin with.
+// text writes lines that roff does not read as requests, whatever they begin with.
 func (p *roff) text(lines string) {
 	for line := range strings.Lines(lines) {
 		p.line(escape(strings.TrimSuffix(line, "\n")))
 	}
 }
 
-// line writes what is escaped already.
+// line writes a line that is already escaped.
 func (p *roff) line(s string) {
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		p.WriteString(`\&`)
@@ -154,8 +154,8 @@ func (p *roff) line(s string) {
 
 func bold(s string) string { return `\fB` + escape(s) + `\fR` }
 
-// escape keeps characters as they are, where roff would take them for its own or make typography of
-// them: a flag has to survive being copied into a shell.
+// escape protects characters that roff would interpret or replace by typographic ones: a flag must stay correct when it is
+// copied into a shell.
 func escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {

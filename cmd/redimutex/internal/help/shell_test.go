@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// shellHome is a folder with a redimutex in it, and an environment in which shells find only that.
+// shellHome returns a folder with a redimutex in it, and an environment in which shells find only that redimutex.
 func shellHome(t *testing.T, shell string, s *redistest.Server) (dir string, env []string) {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
@@ -94,7 +94,7 @@ func TestZshCompletes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// What zsh itself would do is named, and the words are those that it would hand over.
+			// Functions of zsh print their names, and the words that they would pass on.
 			script := `
 compdef() {}
 _describe() { local -a list=("${(@P)2}"); print -rl -- "describe $^list" }
@@ -124,7 +124,7 @@ func TestFishCompletes(t *testing.T) {
 	}
 }
 
-// The whole way, with a terminal and the shell's own editor of lines.
+// The whole path: a terminal, and the line editor of the shell.
 func TestTabCompletesAtAPrompt(t *testing.T) {
 	for shell, start := range map[string]string{
 		"bash": "bash --rcfile rc --noprofile -i",

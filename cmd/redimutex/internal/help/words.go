@@ -13,13 +13,13 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// What a shell is told to complete with.
+// The kinds of completions for the shell.
 const (
-	kindWords   = "words"   // those that are listed
+	kindWords   = "words"   // the words that are listed
 	kindCommand = "command" // another command line, behind --
 )
 
-// A candidate is a word that could stand on the line, and what it means.
+// A candidate is a word that could stand on the line, and its meaning.
 type candidate struct{ word, text string }
 
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
@@ -51,7 +51,7 @@ func completions(all []*cli.Command, words []string) (kind string, list []candid
 	return kindWords, nil
 }
 
-// only returns those candidates that begin as the word does. Flags are for a user who has begun one.
+// only returns the candidates that begin with word. Flags are offered only to a user who has begun one.
 func only(list []candidate, word string) (fit []candidate) {
 	for _, c := range list {
 		if strings.HasPrefix(c.word, word) && (word != "" || !strings.HasPrefix(c.word, "-") || c.word == "--") {
@@ -64,12 +64,12 @@ func only(list []candidate, word string) (fit []candidate) {
 // A position is a place in the arguments of a command.
 type position struct {
 	*cli.Command
-	word     string       // which is being written
+	word     string       // the word that is being typed
 	before   string       // -flag= in front of it
-	takes    *cli.Flag    // whose value the word is; nil: it is none
-	operands []string     // the words before it that belong to no flag
-	urls     servers.URLs // of -redis
-	dashes   bool         // it is behind --
+	takes    *cli.Flag    // the flag whose value the word is; nil: it is no value
+	operands []string     // the operands before the word
+	urls     servers.URLs // values of -redis so far
+	dashes   bool         // the word is behind --
 }
 
 func newPosition(c *cli.Command, words []string) *position {
@@ -100,7 +100,7 @@ func newPosition(c *cli.Command, words []string) *position {
 	return p
 }
 
-// note keeps the URLs of the servers.
+// note keeps a value that is the URL of a server.
 func (p *position) note(f *cli.Flag, value string) {
 	if f.Arg == "URL" {
 		p.urls = append(p.urls, value)
@@ -123,7 +123,7 @@ func (p *position) completions() (kind string, list []candidate) {
 	return kindWords, nil
 }
 
-// values returns what the value of a flag could be.
+// values returns possible values of a flag.
 func (p *position) values() (kind string, list []candidate) {
 	if complete := p.takes.Value.Complete; complete != nil {
 		for _, value := range complete(p.word) {
@@ -151,7 +151,7 @@ func (p *position) flagNames() (list []candidate) {
 	return list
 }
 
-// operandWords returns what could stand in the place of an operand.
+// operandWords returns possible operands.
 func (p *position) operandWords() (list []candidate) {
 	if p.Keys != 0 {
 		for _, key := range lockKeys(p.urls, p.word) {
@@ -179,12 +179,12 @@ func sentence(text string) string {
 }
 
 const (
-	keysPatience = 500 * time.Millisecond // as long as a user who has pressed TAB may have to wait
-	keysMost     = 200                    // more can't be surveyed in a shell
+	keysPatience = 500 * time.Millisecond // how long a user who has pressed TAB may have to wait
+	keysMost     = 200                    // a shell can't usefully show more
 )
 
-// lockKeys returns the locks whose key begins so. It says nothing if that can't be found out, and
-// offers what it has found when time is over: a server may have millions of keys, or not answer.
+// lockKeys returns the locks whose keys begin with start. It reports no errors. When its time is over it returns what it has
+// found: a server may have millions of keys, or not answer.
 func lockKeys(given servers.URLs, start string) []string {
 	nodes, err := servers.Find(given, keysPatience)
 	if err != nil {
@@ -226,7 +226,7 @@ func lockKeys(given servers.URLs, start string) []string {
 	return keys[:min(len(keys), keysMost)]
 }
 
-// literal is a pattern of SCAN that fits the text itself.
+// literal returns a pattern of SCAN that matches only the text itself.
 func literal(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Holder is one of many.
+// A Holder is one of several holders.
 type Holder struct {
 	Token string
 	Left  time.Duration // of its own lease; 0 if unknown
 }
 
-// most is how many holders of a lock, and marks of a kind, are looked at: those that last longest.
+// most is the maximum number of holders of a lock, and of marks of a kind, that are read: those that last longest.
 const most = 1000
 
-// last is the command that returns the members of a set which last longest.
+// last returns the command for the members of a set that last longest.
 func last(key string) []any { return []any{"ZRANGE", key, -most, -1, "WITHSCORES"} }
 
-// front is the command that returns the first n members of a queue.
+// front returns the command for the first n members of a queue.
 func front(queue string, n int) []any {
-	if n <= 0 { // an end of -1 would be the last of all
+	if n <= 0 { // an end of -1 would mean all members
 		return []any{"ZRANGE", queue, 1, 0}
 	}
 	return []any{"ZRANGE", queue, 0, n - 1, "WITHSCORES"}
 }
 
-// living takes in the reply to last: members by the end of their leases, in µs. Those that are over are left out.
+// living parses the reply to last: members, scored by the end of their leases in µs. It leaves out those that have ended.
 func living(reply any, now int64) (all []Holder) {
 	members, _ := redis.Strings(reply, refusal(reply))
 	for i := 0; i+1 < len(members); i += 2 {
@@ -49,7 +49,7 @@ func living(reply any, now int64) (all []Holder) {
 	return all
 }
 
-// readHolders takes in who of many holds the lock. Readers that may not be seen are there all the same, as their lock is.
+// readHolders reads who holds a shared lock. Readers that this user may not see still hold it, because their lock exists.
 func (v *View) readHolders(reply, count any, now int64) {
 	if err := refusal(reply); err != nil && v.Kind == server.Semaphore {
 		*v = View{Err: err}
@@ -64,7 +64,7 @@ func (v *View) readHolders(reply, count any, now int64) {
 		return
 	}
 	foreign := func(h Holder) bool { return KindOf(h.Token) != Ours }
-	if v.Left < 0 || slices.ContainsFunc(v.Holders, foreign) { // ours all expire
+	if v.Left < 0 || slices.ContainsFunc(v.Holders, foreign) { // all tokens of this library expire
 		*v = View{Err: redis.Error("WRONGTYPE the sorted set is no semaphore")}
 		return
 	}
@@ -76,19 +76,19 @@ func (v *View) readHolders(reply, count any, now int64) {
 // A Waiter is one process in the queue of a lock.
 type Waiter struct {
 	Owner string        // its label, or ""
-	Wants *server.Kind  // what it waits for; nil if unknown
+	Wants *server.Kind  // the kind of lock that it waits for; nil if unknown
 	Since time.Duration // how long it has waited; 0 if unknown
-	// Listens says whether its process is connected to this server; nil if unknown. One that does not is dead, or its
-	// connection broke just now. In a cluster it may listen at another node, so that is never said there.
+	// Listens says whether its process is connected to this server; nil if unknown. A waiter that does not listen is dead, or
+	// its connection has just broken. In a cluster it may listen at another node, so there Listens is never false.
 	Listens *bool
 
 	channel string
 }
 
-// readQueue takes in the replies about the queue: how many members it has, its TTL, the first members.
+// readQueue reads the replies about the queue: its size, its TTL, the first members.
 func (v *View) readQueue(replies []any, now int64) {
 	v.Waiting, _ = redis.Int(replies[0], nil)
-	if left, _ := redis.Int64(replies[1], nil); left > 0 { // each look has it live for so long
+	if left, _ := redis.Int64(replies[1], nil); left > 0 { // each look at the queue resets its TTL to QueueTTL
 		v.Looked = max(server.QueueTTL-time.Duration(left)*time.Millisecond, time.Millisecond)
 	}
 	members, _ := redis.Strings(replies[2], nil)
@@ -104,7 +104,7 @@ func (v *View) readQueue(replies []any, now int64) {
 	}
 }
 
-// since is how long ago the moment in a score was; 0 if that can't be told.
+// since returns how long ago the moment in a score was; 0 if that is unknown.
 func since(score string, now int64) time.Duration {
 	at, err := strconv.ParseFloat(score, 64)
 	if err != nil || now == 0 || math.IsNaN(at) || math.Abs(at) > 1<<62 {
@@ -113,7 +113,7 @@ func since(score string, now int64) time.Duration {
 	return time.Duration(max(now-int64(at), 1)) * time.Microsecond
 }
 
-// wants returns the kind of lock of those who say that they want this.
+// wants returns the kind of lock that a waiter with this want waits for.
 func wants(want string) *server.Kind {
 	for _, k := range []*server.Kind{server.Mutex, server.Reader, server.Writer} {
 		if k.Want == want {
@@ -123,7 +123,7 @@ func wants(want string) *server.Kind {
 	return server.Semaphore
 }
 
-// among notes that a waiter of that kind is there: where readers and writers meet, a client that has the lock alone counts as a
+// among notes a waiter of that kind. If readers and writers use the key, a client that holds the lock alone counts as a
 // writer.
 func (v *View) among(waiter *server.Kind) {
 	if v.Kind == server.Mutex && waiter.Shows {
@@ -131,7 +131,7 @@ func (v *View) among(waiter *server.Kind) {
 	}
 }
 
-// readMarks takes in the replies about those that show that they wait, which readers and writers in the queue do as well.
+// readMarks reads the marks of waiters, which readers and writers in the queue have as well.
 func (v *View) readMarks(replies []any, now int64) {
 	for i, reply := range replies {
 		for _, mark := range living(reply, now) {
@@ -144,7 +144,7 @@ func (v *View) readMarks(replies []any, now int64) {
 	}
 }
 
-// countMarks counts those that wait outside of the queue. reply has the members of that: each begins with its mark.
+// countMarks counts the waiters outside of the queue. reply has the members of the queue, each of which begins with its mark.
 func (v *View) countMarks(reply any) {
 	members, _ := redis.Strings(reply, refusal(reply))
 	queued := make(map[string]bool)
@@ -160,17 +160,17 @@ func (v *View) countMarks(reply any) {
 	v.marks = nil
 }
 
-// A meeting is the second look at some locks: who of many has them, and which waiters listen.
+// A meeting is the second look at some locks: it asks who holds a shared lock, and which waiters listen.
 type meeting struct {
 	now      int64
 	shared   []*View
-	commands [][]any // two for each of them
-	mixed    []*View // with a queue, and with marks
-	queues   [][]any // a command for each of them
+	commands [][]any // two for each of shared
+	mixed    []*View // locks that have both a queue and marks
+	queues   [][]any // one command for each of mixed
 	waiters  []*Waiter
 }
 
-// add has the meeting ask about a lock.
+// add makes the meeting ask about a lock.
 func (m *meeting) add(v *View, key string) {
 	for i := range v.Queue {
 		m.waiters = append(m.waiters, &v.Queue[i])
@@ -187,7 +187,7 @@ func (m *meeting) add(v *View, key string) {
 	}
 }
 
-// ask asks, if there is anything to ask.
+// ask sends the questions, if there are any.
 func (m *meeting) ask(ses *server.Session) error {
 	commands := slices.Concat(m.commands, m.queues)
 	if len(m.waiters) > 0 {
@@ -218,14 +218,14 @@ func (m *meeting) ask(ses *server.Session) error {
 	return nil
 }
 
-// presences takes in which waiters listen.
+// presences reads which waiters listen.
 func (m *meeting) presences(listening, cluster any) {
 	info, err := redis.String(cluster, refusal(cluster))
-	// Whether no other node can have the waiter. A server that is no cluster refuses, but not for want of a permission.
+	// alone: no other node can have the waiter. A server without cluster mode refuses CLUSTER INFO, but not with NOPERM.
 	alone := !strings.Contains(info, "cluster_state:") && (err == nil || !strings.HasPrefix(err.Error(), "NOPERM"))
 	counts, err := redis.IntMap(listening, refusal(listening))
 	if err != nil {
-		return // not permitted, or not known to a proxy: then it is not known
+		return // not permitted, or unknown to a proxy: Listens stays unknown
 	}
 	for _, w := range m.waiters {
 		if n, known := counts[w.channel]; known && (n > 0 || alone) {

@@ -14,16 +14,15 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Search goes through the keys of one server and picks out the locks, some hundred keys at a time,
-// so that it can be stopped, and slowed down, whenever its user wants. Of each value it reads no
-// more than the beginning. As with SCAN, a key that exists all the time is found; one that comes or
-// goes meanwhile may be.
+// A Search goes through the keys of one server and picks out the locks, some hundred keys at a time, so that its user can stop
+// it or slow it down. Of each value it reads only the beginning. As with SCAN, a key that exists all the time is found, and a
+// key that comes or goes meanwhile may be found.
 type Search struct {
-	Passed  int  // keys that the server has gone through, about
-	Total   int  // keys on the server, about; 0 if unknown
-	Seen    int  // those of the pattern, which were looked at
-	Refused int  // those of them that the user may not read
-	Done    bool // there are no more
+	Passed  int  // keys that the server has gone through, approximately
+	Total   int  // keys on the server, approximately; 0 if unknown
+	Seen    int  // keys that match the pattern, and were looked at
+	Refused int  // those of Seen that the user may not read
+	Done    bool // there are no more keys
 
 	server  *server.Server
 	pattern string
@@ -31,27 +30,27 @@ type Search struct {
 	cursor  string
 }
 
-// searchCount is how many keys one step looks at, about. It takes the server a fraction of a millisecond.
+// searchCount is about how many keys one step looks at. A step takes the server a fraction of a millisecond.
 const searchCount = 500
 
-// The beginning of a value that tells what it is.
+// How many bytes of a value are read to see what it is.
 const (
 	tokenStart = 41  // one more than the longest form that KindOf knows
 	labelled   = 300 // no token that a process wrote on purpose is longer
 )
 
-// Find begins a Search. pattern is one of SCAN, or "" for all keys. A lock is a string that expires, and
-// whose value is a token of a known form, or that has a queue, a fence counter or readers; or a sorted set of tokens that
-// expires. With all it is any string too that is not longer than 300 bytes, whether it expires or not.
+// Find begins a Search. pattern is a pattern of SCAN, or "" for all keys. A lock is one of these: a string that expires and is
+// a token of a known form; a string that expires and has a queue, a fence counter or readers; a sorted set of tokens that
+// expires. If all is set, any string of at most 300 bytes counts as a lock too, even if it never expires.
 func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
 
-// Next looks at some more keys, and returns the locks among them. A key may be returned twice. An error ends the Search.
+// Next looks at some more keys and returns the locks among them. It may return a key twice. An error ends the Search.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
 	ses := f.server.Session(ctx, timeout, f.pattern)
 	if f.Passed == 0 {
-		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // not everybody may know
+		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // some users may not ask
 			f.Total = reply
 		}
 	}
@@ -74,7 +73,7 @@ func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []strin
 	return f.sort(ses, keys)
 }
 
-// sort returns those keys that are locks by what their values and their siblings tell.
+// sort returns those keys that are locks, judged by their values and their siblings.
 func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err error) {
 	end := tokenStart - 1
 	if f.all {
@@ -132,7 +131,7 @@ func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err e
 	})...), nil
 }
 
-// first returns what a value begins with, or a member of a set.
+// first returns the beginning of a string value, or a member of a set.
 func first(value any) (string, error) {
 	if members, ok := value.([]any); ok {
 		if len(members) == 0 {
@@ -157,7 +156,7 @@ func (f *Search) scan(ses *server.Session) (keys []string, err error) {
 	return keys, err
 }
 
-// keep returns those keys whose reply is wanted.
+// keep returns the keys whose replies are wanted.
 func (f *Search) keep(keys []string, replies []any, wanted func(key string, reply any) bool) (kept []string) {
 	for i, key := range keys {
 		if err := refusal(replies[i]); err != nil {
@@ -170,12 +169,12 @@ func (f *Search) keep(keys []string, replies []any, wanted func(key string, repl
 }
 
 func (f *Search) refused(err error) {
-	if !wrongType(err) { // else it has just become something else
+	if !wrongType(err) { // otherwise the key has just become something else
 		f.Refused++
 	}
 }
 
-// each asks the same about many keys, in one round trip.
+// each asks the same question about many keys, in one round trip.
 func each(ses *server.Session, keys []string, command func(key string) []any) (replies []any, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -187,11 +186,11 @@ func each(ses *server.Session, keys []string, command func(key string) []any) (r
 	return ses.Pipeline(commands)
 }
 
-// A Kind is whose a token is, as far as its form tells.
+// A Kind says who wrote a token, judged by its form.
 type Kind int8
 
 const (
-	NoToken Kind = iota // it has no form that we know, and may still be the token of some lock
+	NoToken Kind = iota // no known form; it may still be the token of some lock
 	Ours                // a UUID v4, with an owner's label or without
 	Foreign             // of a form that other libraries use
 )
@@ -199,7 +198,7 @@ const (
 // uuidLen is the length of a UUID as it is commonly written.
 const uuidLen = 36
 
-// KindOf looks at a token, or at the first 41 bytes of it at least.
+// KindOf judges a token, of which it needs at least the first 41 bytes.
 func KindOf(token string) Kind {
 	if len(token) >= uuidLen {
 		if id, err := uuid.Parse(token[:uuidLen]); err == nil {
@@ -218,8 +217,8 @@ func KindOf(token string) Kind {
 	return NoToken
 }
 
-// random reports whether the token is 16 random bytes as libraries write them: in base64 with padding,
-// in base64 for URLs without it, in hexadecimal digits; or 20 bytes in those. Digests look the same.
+// random reports whether the token is 16 random bytes in a form that libraries use: base64 with padding, URL base64 without
+// padding, or hexadecimal; or 20 bytes in hexadecimal. Digests look the same.
 func random(token string) bool {
 	var err error
 	switch len(token) {

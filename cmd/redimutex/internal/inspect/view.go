@@ -1,5 +1,5 @@
-// Package inspect looks at what stands on a server: locks with their holders and queues, and the locks
-// among all keys. It changes nothing.
+// Package inspect looks at the keys of a server: locks with their holders and queues, and the locks among all keys. It changes
+// nothing.
 package inspect
 
 import (
@@ -13,35 +13,35 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A View is what one server has to say about a lock. The zero View is of one that is free, and times
-// that can't be told are 0: those that can be are more.
+// A View is one server's knowledge about a lock. The zero View is a free lock. Times that are unknown are 0; known times are
+// not 0.
 type View struct {
-	Kind    *server.Kind  // nil: it is free. A plain Mutex is a Writer where waiters show that readers use the key
+	Kind    *server.Kind  // nil: free. A plain Mutex counts as a Writer if waiters show that readers use the key
 	Holder  string        // the token; "" if many may hold it
-	Left    time.Duration // what is left of its TTL; negative when the key has none
-	Holders []Holder      // if many may hold it: those whose leases end last
+	Left    time.Duration // what is left of its TTL; negative if the key has none
+	Holders []Holder      // if many may hold it: the holders whose leases end last
 	Holding int           // how many hold it
-	Fence   int64         // the last fence that was given for the key; 0 if none is known, and of permits
+	Fence   int64         // the last fence given for the key; 0 if none is known, and for permits
 	Age     time.Duration // since the lock was given to its holder; see hold
-	Waiting int           // how many are in the queue, or show without one that they wait
-	Looked  time.Duration // since any of them last looked at the queue
-	Queue   []Waiter      // the first of them, in order
-	Err     error         // what the server said instead, if this key is no lock or may not be read
+	Waiting int           // how many wait in the queue, or show by a mark that they wait
+	Looked  time.Duration // since a waiter last looked at the queue
+	Queue   []Waiter      // the first waiters, in order
+	Err     error         // the server's error, if the key is no lock or may not be read
 
-	marks []string // of those that show that they wait, where there is a queue too
+	marks []string // of waiters that show that they wait, if there is a queue too
 }
 
-// Longest is how many bytes of a value are looked at, and one more to see that there are more. No lock has so long a token.
-// A value may have 200 MB, and sending that holds the server up.
+// Longest is how many bytes of a value are read, plus one to see that there are more. No lock has so long a token. A value may
+// have 200 MB, and sending that would block the server.
 const Longest = 1 << 16
 
-// perKey is how many commands tell all about one key, except its holders where there are many.
+// perKey is the number of commands that read all about one key, except the holders of a shared lock.
 const perKey = 9
 
-// Look looks at locks, and at so many waiters of each, without changing anything. It takes one round trip, and a second
-// one for the holders of a lock that many hold, for which waiters listen, and for who of them waits in the queue and who
-// polls. What concerns one key alone is the Err of its View. It uses plain commands, so that it works for a user who may
-// only read. They are not atomic: the time may be that of a holder that came just after the one whose token it is.
+// Look looks at locks, and at the given number of waiters of each, without changing anything. It takes one round trip. A
+// second one asks for the holders of a shared lock, which waiters listen, and which of them wait in the queue or poll. An
+// error about one key is the Err of its View. Look uses plain commands, so that it works for a user who may only read. They
+// are not atomic: the TTL may be that of a new holder, and the token that of the holder before.
 func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
 	ses := s.Session(ctx, timeout, keys[0])
 	commands := make([][]any, 0, 1+perKey*len(keys))
@@ -67,7 +67,7 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	return views, m.ask(ses)
 }
 
-// clockOf reads the reply to TIME, in µs; 0 if we may not know it.
+// clockOf reads the reply to TIME, in µs; 0 if this user may not ask.
 func clockOf(reply any) int64 {
 	v, err := redis.Int64s(reply, nil)
 	if err != nil || len(v) != 2 {
@@ -76,8 +76,8 @@ func clockOf(reply any) int64 {
 	return v[0]*1e6 + v[1]
 }
 
-// read takes in the replies about one key. What the user may not see besides the lock itself is unknown, and the rest is
-// still of use.
+// read reads the replies about one key. What the user may not see besides the lock itself stays unknown; the rest is still
+// useful.
 func (v *View) read(replies []any, now int64) {
 	holder, err := redis.String(replies[0], refusal(replies[0]))
 	left, unknown := redis.Int64(replies[1], refusal(replies[1]))
@@ -88,7 +88,7 @@ func (v *View) read(replies []any, now int64) {
 	case unknown != nil:
 		v.Err = unknown
 		return
-	case left == -2: // there is no key, or it has expired in between
+	case left == -2: // the key does not exist, or has expired since
 	case wrongType(err):
 		v.Kind = server.Semaphore // unless it is no lock
 	case holder == server.Reading:
@@ -100,7 +100,7 @@ func (v *View) read(replies []any, now int64) {
 		v.Left = time.Duration(left) * time.Millisecond
 	}
 	fence, err := redis.Int64(replies[2], refusal(replies[2]))
-	if err == nil && v.Kind != server.Semaphore { // an earlier Mutex left it: permits have none
+	if err == nil && v.Kind != server.Semaphore { // for permits it is the fence of an earlier Mutex
 		v.Fence = fence
 	}
 	if v.Holding == 1 {
@@ -110,11 +110,10 @@ func (v *View) read(replies []any, now int64) {
 	v.readMarks(replies[6:], now)
 }
 
-// hold tells since when a lock is held from the last fence that was given: that is the server's clock at the
-// time, except when the clock was set back, or was behind that of another server of a Redlock. A
-// holder without fencing leaves no trace of when it came. If it shares the key with others that use
-// it, this is the time since the last of those came: an upper
-// bound. It is 0 if it is not known.
+// hold returns how long the lock has been held, computed from the last fence: a fence is the server's clock when it was given,
+// unless the clock was set back, or was behind that of another server of a Redlock. A holder without fencing leaves no trace
+// of its beginning. If it shares the key with holders that use fencing, hold returns the time since the last of those began,
+// an upper bound. hold returns 0 if the time is unknown.
 func hold(fence, now int64) time.Duration {
 	const skew, year = int64(time.Second / time.Microsecond), int64(365 * 24 * time.Hour / time.Microsecond)
 	age := now - fence
@@ -124,7 +123,7 @@ func hold(fence, now int64) time.Duration {
 	return time.Duration(max(age, 1)) * time.Microsecond
 }
 
-// refusal returns the error of the server that stands in the place of a reply, or nil.
+// refusal returns the server's error that came in place of a reply, or nil.
 func refusal(reply any) error {
 	var said redis.Error
 	if err, ok := reply.(error); ok && errors.As(err, &said) {

@@ -57,7 +57,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	assert.ErrorContains(t, err, "WRONGTYPE")
 }
 
-// listen makes a process that listens on channel, until it is closed.
+// listen subscribes to channel, as a waiting process does, until closed is called.
 func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
 	t.Helper()
 	c, err := redis.Dial("tcp", s.Addr())
@@ -68,7 +68,7 @@ func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
 	return func() { c.Close() }
 }
 
-// since is a moment of some time ago on the server's clock, which is ours.
+// ago returns a moment in the past by the server's clock, which is this machine's.
 func ago(d time.Duration) int64 { return time.Now().Add(-d).UnixMicro() }
 
 // grant gives a lock to the token, with a fence.
@@ -77,12 +77,12 @@ func grant(s *redistest.Server, key, token string) {
 	s.Do("SET", server.FenceKey(key), ago(time.Millisecond), "PX", 60000)
 }
 
-// enqueue puts a waiter into the queue of a lock, behind those that are there.
+// enqueue appends a waiter to the queue of a lock.
 func enqueue(s *redistest.Server, key, token, channel string) {
 	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" m next 150 "+token)
 }
 
-// looked has a waiter look at the queue, that long ago.
+// looked makes the queue look as if a waiter had last looked at it d ago.
 func looked(s *redistest.Server, key string, d time.Duration) {
 	s.Do("PEXPIRE", server.QueueKey(key), (server.QueueTTL - d).Milliseconds())
 }

@@ -69,7 +69,7 @@ func Break() *cli.Command {
 			}
 			b := &breach{Key: before.Key, Before: before, Servers: []brokenServer{}, nodes: nodes}
 			if asJSON && !yes {
-				before.Print(t.Err) // what a script reads is alone on stdout
+				before.Print(t.Err) // stdout is only for the script
 			} else if !asJSON {
 				before.Print(t.Out)
 			}
@@ -87,7 +87,7 @@ func Break() *cli.Command {
 	}
 }
 
-// confirm asks whether the lock that was shown is to be broken.
+// confirm asks the user whether to break the lock that was shown.
 func (b *breach) confirm(t *cli.Terminal) bool {
 	who := "That does not stop its holder, which may still be working."
 	switch {
@@ -108,7 +108,7 @@ func (b *breach) confirm(t *cli.Terminal) bool {
 	return false
 }
 
-// What became of a lock that was to be broken, on one server or on all of them.
+// The outcomes of breaking a lock, on one server or on all of them.
 const (
 	wasBroken   = "broken"
 	wasFree     = "free"
@@ -136,7 +136,7 @@ type brokenServer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// carryOut deletes the lock on all servers, where it still has the token that it had when it was shown.
+// carryOut deletes the lock on every server on which it still has the token that was shown.
 func (b *breach) carryOut() {
 	b.Servers = make([]brokenServer, len(b.nodes))
 	replies := make([]server.Reply, len(b.nodes))
@@ -167,9 +167,9 @@ func (b *breach) carryOut() {
 	}
 	switch {
 	case servers.TooMany(count[wasUnclear], len(b.nodes)):
-		b.Result = wasUnclear // those that said nothing may still have a majority
+		b.Result = wasUnclear // servers that did not answer may still have a majority
 	case count[wasBroken] > 0 && !(b.Before.Held && servers.TooMany(count[wasFree]+count[wasChanged], len(b.nodes))):
-		b.Result = wasBroken // else only what a release has left was deleted
+		b.Result = wasBroken // otherwise only the remains of a release were deleted
 	case b.After != nil && b.After.Agree == 0:
 		b.Result = wasFree
 	default:
@@ -177,8 +177,8 @@ func (b *breach) carryOut() {
 	}
 }
 
-// release deletes the lock on one server. Where a majority has the same holder it compares the token of
-// that, also on a server that had no answer when we looked; else the one that the server has shown.
+// release deletes the lock on one server. If a majority has the same holder, release compares the token of that holder, even
+// on a server that did not answer the look. Otherwise it compares the token that this server has shown.
 func (b *breach) release(i int) server.Reply {
 	v := b.Before.Most
 	if !b.Before.Held {
@@ -190,13 +190,13 @@ func (b *breach) release(i int) server.Reply {
 			v = view
 		}
 	}
-	// A waiter that has queued since we looked finds the free lock by itself, within a second.
+	// A waiter that has queued since the look finds the free lock by itself, within a second.
 	queue := b.Before.Waiting > 0
 	if !v.Kind.Shared {
 		return b.nodes[i].Release(v.Kind, b.Key, v.Holder, v.Left, queue)
 	}
 	all := server.Reply{Verdict: server.Missing}
-	if len(v.Holders) == 0 { // of readers whose set is lost: any release deletes the lock. If we may not see the set, none does
+	if len(v.Holders) == 0 { // readers whose set is lost: any release deletes the lock; or may not be seen: none does
 		all = b.nodes[i].Release(v.Kind, b.Key, "", v.Left, queue)
 		if now, err := sight.Look(context.Background(), b.nodes[i:i+1], b.Key); err == nil && !now.Held && all.Verdict == server.Missing {
 			all.Verdict = server.Done
@@ -214,7 +214,7 @@ func (b *breach) release(i int) server.Reply {
 	return all
 }
 
-// status says what went wrong, and returns the exit status.
+// status reports what went wrong, and returns the exit status.
 func (b *breach) status(stderr io.Writer) int {
 	switch b.Result {
 	case wasBroken:
@@ -231,7 +231,7 @@ func (b *breach) status(stderr io.Writer) int {
 	return cli.Failure
 }
 
-// tell says to people what became of the lock, and what its holder will see.
+// tell prints what happened to the lock, and what its holder will see.
 func (b *breach) tell(w io.Writer) {
 	switch b.Result {
 	case wasFree:

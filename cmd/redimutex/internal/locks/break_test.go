@@ -64,7 +64,7 @@ func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
 	assert.Equal(t, "web-3", server.Owner(s.Get("job")))
 }
 
-// breachOf is what break knows when it asks.
+// breachOf returns what break knows when it asks the user.
 func breachOf(t *testing.T, key string, all ...*redistest.Server) *breach {
 	t.Helper()
 	var given servers.URLs

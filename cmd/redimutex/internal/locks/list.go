@@ -22,7 +22,7 @@ func List() *cli.Command {
 	l := &listing{seen: make(map[string]bool)}
 	var given servers.URLs
 	var asJSON bool
-	order := "" // as key, but then -limit ends the search
+	order := "" // sorts like "key", but then -limit ends the search
 	return &cli.Command{
 		Name: "list", Summary: "list the locks on the servers",
 		Args: "[PATTERN]",
@@ -107,7 +107,7 @@ var notes = []cli.Section{
 		cli.Item("130", "interrupted by Ctrl-C (143: by TERM); it prints what it has found until then, and dies of the signal")),
 }
 
-// list searches, and prints what it has found.
+// list searches, and prints the locks that it has found.
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
@@ -124,7 +124,7 @@ func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) 
 	return cli.OK, by
 }
 
-// onePattern returns the pattern among the words that are not flags, or "" for all keys.
+// onePattern returns the pattern among the operands, or "" for all keys.
 func onePattern(words []string) (string, error) {
 	if len(words) == 0 {
 		return "", nil
@@ -138,7 +138,7 @@ func onePattern(words []string) (string, error) {
 	return words[0], nil
 }
 
-// orders are those of -sort. What is not known, or never ends, comes last.
+// orders are the orders of -sort. Unknown and infinite values come last.
 var orders = map[string]func(a, b *sight.Lock) int{
 	"key":     func(a, b *sight.Lock) int { return 0 },
 	"ttl":     func(a, b *sight.Lock) int { return cmp.Compare(uint64(shown(a).TTL), uint64(shown(b).TTL)) },
@@ -146,7 +146,7 @@ var orders = map[string]func(a, b *sight.Lock) int{
 	"waiters": func(a, b *sight.Lock) int { return cmp.Compare(b.Waiting, a.Waiting) },
 }
 
-// arrange puts the locks in order, and leaves out those behind the limit.
+// arrange sorts the locks, and leaves out those beyond the limit.
 func (r *inventory) arrange(order string, limit int) {
 	slices.SortFunc(r.Locks, func(a, b *sight.Lock) int {
 		return cmp.Or(orders[cmp.Or(order, "key")](a, b), strings.Compare(a.Key, b.Key))
@@ -157,7 +157,7 @@ func (r *inventory) arrange(order string, limit int) {
 	}
 }
 
-// shown is what the list tells of a lock: that of the majority, or else of the holder that most have.
+// shown returns the state to list: that of the majority, or else that of the holder that most servers have.
 func shown(l *sight.Lock) sight.Sight {
 	if l.Held {
 		return l.Sight
@@ -167,7 +167,7 @@ func shown(l *sight.Lock) sight.Sight {
 	return s
 }
 
-// An inventory is what list has found.
+// An inventory is the result of list.
 type inventory struct {
 	Complete bool          `json:"complete"`
 	Asked    string        `json:"asked"`
@@ -176,9 +176,9 @@ type inventory struct {
 	Refused  int           `json:"refused"` // keys that may not be read
 
 	limited bool
-	found   int   // locks, with those behind the limit
+	found   int   // locks, including those beyond the limit
 	seen    int   // keys that were looked at
-	failure error // what Errors are about
+	failure error // the errors behind Errors
 }
 
 type listError struct {
@@ -187,13 +187,13 @@ type listError struct {
 	Error   string `json:"error"`
 }
 
-// What fits into the table of a key and of a label: the longest of a column makes all its lines as long.
+// The widest key and label in the table: the longest entry of a column makes all lines that wide.
 const (
 	maxKey   = 100
 	maxOwner = 48
 )
 
-// cut is the text in at most so many characters.
+// cut returns the text in at most that many characters.
 func cut(text string, most int) string {
 	const mark = "..."
 	if all := []rune(text); len(all) > most {
@@ -239,7 +239,7 @@ func (r *inventory) print(w io.Writer, nodes servers.Set) {
 	table.Flush() //nolint:errcheck // nowhere to say so
 }
 
-// cellTime writes a number of milliseconds; none is what a negative one stands for.
+// cellTime formats a number of milliseconds; a negative number is shown as none.
 func cellTime(ms int64, none string) string {
 	if ms < 0 {
 		return none
@@ -247,7 +247,7 @@ func cellTime(ms int64, none string) string {
 	return cli.Brief(time.Duration(ms) * time.Millisecond).String()
 }
 
-// warn says what is missing in the list.
+// warn reports what is missing in the list.
 func (r *inventory) warn(w io.Writer, by error, l *listing) {
 	switch {
 	case by != nil:

@@ -18,8 +18,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// stall returns the URL of a proxy that passes on everything until a client sends command for the
-// nth time, and from then on nothing. Then it closes stalled.
+// stall returns the URL of a proxy that passes everything on until a client sends command for the nth time, and then nothing
+// more. At that moment it closes stalled.
 func stall(s *redistest.Server, command string, n int) (url string, stalled <-chan struct{}) {
 	p := s.Proxy()
 	for range n - 1 {

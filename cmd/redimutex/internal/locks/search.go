@@ -17,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A listing goes through the keys of all servers side by side. What one of them has come across is
-// looked at on all of them at once, so that their views are of the same moment.
+// A listing goes through the keys of all servers in parallel. A key that one server has found is looked at on all servers at
+// once, so that their views are of the same moment.
 type listing struct {
 	nodes   servers.Set
 	pattern string
@@ -26,18 +26,18 @@ type listing struct {
 	limit   int  // 0: none
 	whole   bool // look at all keys, whatever the limit
 
-	slow chan string // servers for whose answer we have waited for a while
+	slow chan string // servers whose answer is late
 
 	mu       sync.Mutex      // of all below
 	seen     map[string]bool // keys that were taken for locks, on any server
 	locks    []*sight.Lock
-	refused  int              // locks that this user may find, and not look at
+	refused  int              // locks that this user may find, but not look at
 	searches []inspect.Search // how far each server is
-	errs     []error          // why each can't be searched; nil: it can
+	errs     []error          // why each server can't be searched; nil: it can
 }
 
-// run searches until all is seen, or ctx ends, whose cause it returns. Then it does not wait for an answer that may be
-// under way.
+// run searches until everything is seen, or until ctx ends. It then returns the cause of ctx, without waiting for an answer
+// that may be under way.
 func (l *listing) run(ctx context.Context, stderr io.Writer) error {
 	l.searches, l.errs = make([]inspect.Search, len(l.nodes)), make([]error, len(l.nodes))
 	l.slow = make(chan string, len(l.nodes))
@@ -67,16 +67,16 @@ func (l *listing) run(ctx context.Context, stderr io.Writer) error {
 	}
 }
 
-// patience is how long a server may take to answer before we say that we wait for it.
+// patience is how long a server may take to answer before run says that it waits for that server.
 const patience = time.Second
 
-// maxPause is long beside what a step costs any server. What takes longer than this is the network, or the
-// server's other work.
+// maxPause is long compared to the cost of a step on any server. If a step takes longer, the reason is the network, or other
+// work of the server.
 const maxPause = 50 * time.Millisecond
 
-// search goes through the keys of one server. It pauses after each step for as long as that took.
+// search goes through the keys of one server. After each step it pauses for as long as the step took.
 func (l *listing) search(ctx context.Context, i int) error {
-	if err := l.nodes[i].Dial(ctx); err != nil { // its errors say what TLS may have to do with them
+	if err := l.nodes[i].Dial(ctx); err != nil { // its errors say whether TLS may be the reason
 		return err
 	}
 	tell := sync.OnceFunc(func() { l.slow <- l.nodes[i].Name })
@@ -97,7 +97,7 @@ func (l *listing) search(ctx context.Context, i int) error {
 	return nil
 }
 
-// unseen notes how far a server is, and returns the keys that no server has come across before.
+// unseen notes how far a server is, and returns the keys that no server has found before.
 func (l *listing) unseen(i int, f *inspect.Search, keys []string) (fresh []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (l *listing) unseen(i int, f *inspect.Search, keys []string) (fresh []strin
 // lookAtOnce is how many locks are looked at in one round trip.
 const lookAtOnce = 100
 
-// look looks at keys on all servers, and takes those that are locks still.
+// look looks at keys on all servers, and keeps those that are still locks.
 func (l *listing) look(ctx context.Context, keys []string) error {
 	for some := range slices.Chunk(keys, lookAtOnce) {
 		if l.full() {
@@ -129,7 +129,7 @@ func (l *listing) look(ctx context.Context, keys []string) error {
 			switch refused := func(s sight.Server) bool { return strings.HasPrefix(s.Error, "NOPERM") }; {
 			case v.Agree > 0 && !l.enough():
 				l.locks = append(l.locks, v)
-			case slices.ContainsFunc(v.Servers, refused): // else it is over
+			case slices.ContainsFunc(v.Servers, refused): // otherwise the lock has ended
 				l.refused++
 			}
 		}
@@ -144,10 +144,10 @@ func (l *listing) full() bool {
 	return l.enough()
 }
 
-// enough reports whether more locks than were found are not wanted. The caller holds l.mu.
+// enough reports whether the limit of locks is reached. The caller holds l.mu.
 func (l *listing) enough() bool { return !l.whole && l.limit > 0 && len(l.locks) >= l.limit }
 
-// fail notes the first error of a server, unless it is only that we have been interrupted.
+// fail notes the first error of a server, unless the search was interrupted.
 func (l *listing) fail(ctx context.Context, i int, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -155,7 +155,7 @@ func (l *listing) fail(ctx context.Context, i int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	failures := servers.NodeErrors(err)
-	if len(failures) == 0 { // else too few servers could be looked at
+	if len(failures) == 0 { // otherwise too few servers could be looked at
 		failures = []*redimutex.NodeError{{Node: i, Err: err}}
 	}
 	for _, e := range failures {
@@ -165,7 +165,7 @@ func (l *listing) fail(ctx context.Context, i int, err error) {
 	}
 }
 
-// inventory returns what was found until now.
+// inventory returns what was found so far.
 func (l *listing) inventory() *inventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *listing) inventory() *inventory {
 		failure:  errors.Join(l.errs...),
 	}
 	for _, lock := range l.locks {
-		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // show has them
+		lock.Holders, lock.Queue, lock.Looked = nil, nil, nil // only show prints them
 		r.Locks = append(r.Locks, lock)
 	}
 	r.Refused, r.Complete = l.refused, r.Complete && l.refused == 0
@@ -194,7 +194,7 @@ func (l *listing) inventory() *inventory {
 	return r
 }
 
-// progress says how far the search is.
+// progress returns a line that says how far the search is.
 func (l *listing) progress() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

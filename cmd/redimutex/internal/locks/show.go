@@ -1,4 +1,4 @@
-// Package locks has the verbs that look at all that is known of locks: list, show, and break, which deletes one that is stuck.
+// Package locks has the verbs that look at locks: list, show, and break, which deletes a lock that is stuck.
 package locks
 
 import (
@@ -66,7 +66,7 @@ func Show() *cli.Command {
 	}
 }
 
-// looking returns what runs a verb that looks at the lock KEY first.
+// looking returns the Run function of a verb that first looks at the lock KEY.
 func looking(
 	given *servers.URLs, verb func(t *cli.Terminal, nodes servers.Set, lock *sight.Lock) (int, error),
 ) func(t *cli.Terminal, in *cli.Input) (int, error) {

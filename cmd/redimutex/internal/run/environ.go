@@ -18,16 +18,16 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// What the command gets to know of its lock.
+// Variables that tell the command about its lock.
 const (
 	envKey   = "REDIMUTEX_KEY"
-	envKeys  = "REDIMUTEX_KEYS" // of several, one a line
+	envKeys  = "REDIMUTEX_KEYS" // of several keys: one a line
 	envFence = "REDIMUTEX_FENCE"
-	envHolds = "REDIMUTEX_HOLDS" // pid:hash of each redimutex run around the command, and of the token that it has, outermost first
+	envHolds = "REDIMUTEX_HOLDS" // pid:hash(token) of each redimutex run around the command, outermost first
 )
 
-// environment returns the environment of the command: ours, with what the command may want to know of
-// the lock, and with the servers that we use, without their passwords.
+// environment returns the environment of the command: that of this process, plus facts about the lock, plus the servers in
+// use, without their passwords.
 func environment(env []string, j *job, fence int64, token string) []string {
 	out, holds := make([]string, 0, len(env)+5), ""
 	for _, e := range env {
@@ -50,15 +50,15 @@ func environment(env []string, j *job, fence int64, token string) []string {
 	return append(out, fmt.Sprintf("%s=%s%d:%s", envHolds, holds, os.Getpid(), hash(token)))
 }
 
-// hash stands for a token where others may read it. No two holds have the same token.
+// hash replaces a token where other users may read it. No two holds have the same token.
 func hash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:16])
 }
 
-// heldByAncestor reports whether a holder of the lock is a redimutex run that runs us: then it waits for
-// us, as we would for it. One that has ended may have left the lock to expire, as -min-hold does. Of a semaphore, they
-// have to hold all the permits that there are for us: others may give theirs back.
+// heldByAncestor reports whether a holder of the lock is a redimutex run that runs this process: each would wait for the
+// other. An ancestor that has ended does not count: it may have left the lock to expire, as -min-hold does. For a semaphore,
+// the ancestors must hold all permits that this process could get, because other holders may release theirs.
 func (j *job) heldByAncestor(ctx context.Context) bool {
 	around := make(map[string]bool)
 	for hold := range strings.FieldsSeq(os.Getenv(envHolds)) {

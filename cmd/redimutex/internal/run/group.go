@@ -21,16 +21,16 @@ type group struct {
 	id     int // of the group and of its first process
 	states chan syscall.WaitStatus
 	tty    int              // the controlling terminal; -1 if there is none
-	wants  bool             // the command should have it whenever we do
-	lent   bool             // we have given it to the command
+	wants  bool             // the command should have the terminal whenever this process does
+	lent   bool             // the command has the terminal now, from this process
 	modes  *syscall.Termios // of the terminal when the command first got it; nil before
 	guard  *guard
-	passed map[syscall.Signal]bool // the signals that we have passed on
+	passed map[syscall.Signal]bool // the signals that were passed on
 }
 
-// startGroup starts the command in a group of its own. At a terminal that is ours, the group takes
-// our place there, so that the command can read, and Ctrl-C reaches it. In the middle of a pipeline
-// that would take the terminal away from the others, so there it waits until the command reads.
+// startGroup starts the command in its own group. If this process has the terminal, the group gets it, so that the command can
+// read, and Ctrl-C reaches it. In the middle of a pipeline that would take the terminal away from the other processes. So
+// there the group gets it only when the command reads.
 func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	guard, err := startGuard()
 	if err != nil {
@@ -45,15 +45,15 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 		attr.Foreground, attr.Ctty = true, g.tty
 	}
 	if ignores(syscall.SIGTTIN) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN) // what we catch, the command does not inherit
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN) // the command does not inherit a signal that is caught here
 	}
 	cmd := &exec.Cmd{
 		Path: guard.self, Args: append([]string{j.path}, j.command...), Env: env,
 		Stdin: t.In, Stdout: t.Out.Unwrap(), Stderr: t.Err, SysProcAttr: attr,
 	}
 	err = g.start(cmd)
-	// From now on we may take the terminal back without being stopped. Before, the command would have
-	// inherited this.
+	// From now on this process may take the terminal back without being stopped. Earlier, the command would have inherited
+	// this.
 	signal.Ignore(syscall.SIGTTOU)
 	if err != nil {
 		if g.lent {
@@ -66,20 +66,19 @@ func startGroup(j *job, t *cli.Terminal, env []string) (*group, error) {
 	return g, nil
 }
 
-// ignores reports whether we were started to ignore a signal, which the Go runtime does not tell of TTIN. A shell with
-// job control ignores it in $( ): a read from the terminal then fails, instead of stopping the command until we lend it
-// the terminal.
+// ignores reports whether this process was started with the signal ignored, which the Go runtime does not say about TTIN. A
+// shell with job control ignores TTIN in $( ). Then a read from the terminal fails, and does not stop the command until it
+// gets the terminal.
 func ignores(s syscall.Signal) bool {
-	status, _ := os.ReadFile("/proc/self/status") // where there is none, we do as if not
+	status, _ := os.ReadFile("/proc/self/status") // without this file, assume that it is not ignored
 	_, set, _ := strings.Cut(string(status), "\nSigIgn:\t")
 	set, _, _ = strings.Cut(set, "\n")
 	mask, _ := strconv.ParseUint(set, 16, 64)
 	return mask>>(s-1)&1 == 1
 }
 
-// wait reports when the first process is stopped, and when it has ended. It takes the place of
-// exec.Cmd.Wait, which does not tell the former. It waits for all that are our children: as PID 1 of a
-// container we inherit the orphans, which would stay zombies.
+// wait reports when the first process is stopped, and when it has ended. It replaces exec.Cmd.Wait, which does not report a
+// stop. It waits for all children of this process: PID 1 of a container inherits orphans, which would otherwise stay zombies.
 func (g *group) wait() {
 	for {
 		var status syscall.WaitStatus
@@ -87,14 +86,14 @@ func (g *group) wait() {
 		switch {
 		case err == syscall.EINTR: //nolint:errorlint // the bare number
 		case err != nil:
-			return // there are no more
+			return // there are no more children
 		case pid == g.id:
 			g.states <- status
 		}
 	}
 }
 
-// end sends a signal to the whole group. A stopped process has to be woken up to deal with it.
+// end sends a signal to the whole group. A stopped process must be continued so that it can handle the signal.
 func (g *group) end(s syscall.Signal) {
 	syscall.Kill(-g.id, s) //nolint:errcheck // the group may have ended
 	if s == syscall.SIGTERM {
@@ -102,7 +101,7 @@ func (g *group) end(s syscall.Signal) {
 	}
 }
 
-// pass passes a signal on. Being continued by a shell may mean to be in the foreground again.
+// pass passes a signal on to the group. A shell that continues this process may have put it into the foreground again.
 func (g *group) pass(s syscall.Signal) {
 	if s == syscall.SIGCONT && g.wants {
 		g.takeTerminal()
@@ -111,17 +110,17 @@ func (g *group) pass(s syscall.Signal) {
 	g.end(s)
 }
 
-// typed reports whether the signal that has ended the command came from the keyboard.
+// typed reports whether the signal that has ended the command was typed at the keyboard.
 func (g *group) typed(s syscall.Signal) bool {
 	return (s == syscall.SIGINT || s == syscall.SIGQUIT) && g.lent && g.foreground() == g.id && !g.passed[s]
 }
 
-// alive reports whether anything is left of the group.
+// alive reports whether any process of the group is left.
 func (g *group) alive() bool {
 	return syscall.Kill(-g.id, 0) != syscall.ESRCH //nolint:errorlint // the bare number
 }
 
-// takeTerminal gives the terminal to the group if it is ours, and reports whether the group has it.
+// takeTerminal gives the terminal to the group if this process has it. It reports whether the group has it now.
 func (g *group) takeTerminal() bool {
 	switch g.foreground() {
 	case g.id:
@@ -136,7 +135,7 @@ func (g *group) takeTerminal() bool {
 	return false
 }
 
-// returnTerminal takes the terminal back.
+// returnTerminal takes the terminal back from the group.
 func (g *group) returnTerminal() {
 	if g.lent && g.foreground() == g.id {
 		g.setForeground(syscall.Getpgrp())
@@ -144,15 +143,15 @@ func (g *group) returnTerminal() {
 	g.lent = false
 }
 
-// restoreModes undoes what the command has set at the terminal. After a command that died of a signal the shell does
-// that, but not where our exit status hides the signal.
+// restoreModes undoes the terminal settings of the command. After a command that died of a signal the shell does that, but not
+// if this process's exit status hides the signal.
 func (g *group) restoreModes() {
 	if g.lent && g.modes != nil && g.foreground() == g.id {
 		cli.SetModes(uintptr(g.tty), g.modes)
 	}
 }
 
-// release returns the terminal when all is over. What is left of the group goes on.
+// release returns the terminal at the end. The rest of the group goes on.
 func (g *group) release() {
 	g.guard.dismiss()
 	g.returnTerminal()
@@ -169,7 +168,7 @@ func openTerminal() int {
 	return fd
 }
 
-// foreground returns the group that has the terminal; -1 if there is none.
+// foreground returns the group that has the terminal; -1 if there is no terminal.
 func (g *group) foreground() int {
 	if g.tty < 0 {
 		return -1
@@ -182,15 +181,15 @@ func (g *group) setForeground(id int) bool {
 	return cli.Ioctl(uintptr(g.tty), syscall.TIOCSPGRP, unsafe.Pointer(&group))
 }
 
-// A guard is a process of ours, in a group of its own, that kills the group of COMMAND when we die and can't do it
-// ourselves, as by KILL: nothing would renew the lock any more. It hears of our death by the end of a pipe. So
-// nested runs end from the outside in: a group that is killed has the redimutex of the next one in it.
+// A guard is a child process of redimutex, in its own group. It kills the group of COMMAND if redimutex dies and can't do so
+// itself, as by KILL: nothing would renew the lock any more. The guard notices the death by the end of a pipe. So nested runs
+// end from the outside in: a group that is killed contains the redimutex of the next run inside it.
 type guard struct {
-	self string // our program
+	self string // the path of this program
 	pipe *os.File
 }
 
-// guardian declares the verb of that process.
+// guardian declares the verb of the guard process.
 func guardian() *cli.Command {
 	return &cli.Command{Name: "guard", Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 		if err := cli.NoWords(in); err != nil {
@@ -198,7 +197,7 @@ func guardian() *cli.Command {
 		}
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 		text, err := io.ReadAll(t.In)
-		// Without a number no command has been started, and with more behind it all was ended in order.
+		// Without a number no command was started. With more text behind the number, everything ended in order.
 		if id, wrong := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && wrong == nil && id > 1 {
 			syscall.Kill(-id, syscall.SIGKILL) //nolint:errcheck // it may have ended
 		}
@@ -212,7 +211,7 @@ func startGuard() (*guard, error) {
 		return nil, err
 	}
 	if _, err := os.Stat("/proc/self/exe"); err == nil {
-		self = "/proc/self/exe" // the same program, though an update may have replaced the file
+		self = "/proc/self/exe" // the same program, even if an update has replaced the file
 	}
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -2,7 +2,7 @@ package run
 
 import "github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 
-// sections is what the help says behind the flags.
+// sections returns the help that follows the flags.
 func sections() []cli.Section {
 	return []cli.Section{
 		{Blocks: []cli.Block{cli.Para(`Flags may stand behind KEY as well. -- ends them. KEYs of which the first

@@ -21,7 +21,7 @@ import (
 
 const lingering = "echo ready; sleep 1000"
 
-// ended ends a run by a signal, and waits for it.
+// ended ends a run by TERM, and waits for its end.
 func ended(t *testing.T, p *clitest.Process) {
 	t.Helper()
 	p.Signal(15)
@@ -132,7 +132,7 @@ func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	assert.Equal(t, "done\n", next.Out())
 }
 
-// With -min-hold an ordinary release would leave the lock to expire, and the next wait would be for that.
+// With -min-hold an ordinary release would leave the lock to expire, and the next wait would last until then.
 func TestQueuedCommandWaitsAgainWhereWhatItWasHandedIsLost(t *testing.T) {
 	t.Parallel()
 	for _, more := range [][]string{nil, {"-min-hold", "1000"}} {
@@ -166,7 +166,7 @@ func waitsAgain(t *testing.T, more []string) {
 	assert.Equal(t, "done\n", next.Out())
 }
 
-// queued waits for a caller in the queue, and returns the token.
+// queued waits until a caller is in the queue, and returns its token.
 func queued(t *testing.T, s *redistest.Server) (token string) {
 	t.Helper()
 	redistest.Wait(t, "a place in the queue", func() bool {
@@ -180,8 +180,8 @@ func queued(t *testing.T, s *redistest.Server) (token string) {
 	return token
 }
 
-// catchExtension catches what a waiter sends about its token once it has the lock. Each of its tries tells which fence it
-// wants and its place in the queue; what extends the lock leaves out all behind the TTL of the fence counter.
+// catchExtension catches the extension that a waiter sends once it has the lock. A try of the waiter has more arguments: its
+// fence and its place in the queue. The extension ends with the TTL of the fence counter.
 func catchExtension(p *redistest.Proxy, token string) *redistest.Caught {
 	const command = "*12\r\n" // EVALSHA, the script, 3, the three keys, and six arguments
 	return p.Catch(token, command)

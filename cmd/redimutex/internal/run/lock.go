@@ -17,12 +17,12 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// options are those of the Client.
+// options returns the options of the Client.
 func (r *runner) options() []redimutex.Option {
 	opts := []redimutex.Option{
 		redimutex.WithTTL(r.ttl),
 		redimutex.WithOwner(r.owner),
-		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // we say ourselves what there is to say
+		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // run reports everything itself
 		redimutex.WithTrace(&redimutex.Trace{Renewed: r.renewed}),
 	}
 	if r.permits == 0 {
@@ -48,7 +48,7 @@ func (r *runner) renewed(e redimutex.Event) {
 // An acquisition tries to get a lock, or waits for it.
 type acquisition func(ctx context.Context) (*redimutex.Lease, error)
 
-// lock returns what gets the lock. Only here it is known of what kind it is.
+// lock returns the functions that get the lock. Only this function knows the kind of the lock.
 func (r *runner) lock() (try, wait acquisition) {
 	switch key := r.keys[0]; {
 	case r.permits > 0:
@@ -74,11 +74,11 @@ func (r *runner) hold(l *redimutex.Lease, err error) error {
 	return err
 }
 
-// errNested says that the holder is a redimutex run that runs us: it waits for us, as we would for it.
+// errNested says that the holder is a redimutex run that runs this process: each would wait for the other.
 var errNested = errors.New("the holder runs us")
 
-// try connects and tries once. A server that we have just reached gets a second to answer, because with a short TTL the
-// library gives it so little time that a busy machine could look like a broken one.
+// try connects and tries once. A server that was just reached gets a second to answer: with a short TTL the library gives it
+// so little time that a busy machine could look like a broken server.
 func (r *runner) try(ctx context.Context) error {
 	limit := servers.DialTimeout
 	if r.wait > 0 {
@@ -93,7 +93,7 @@ func (r *runner) try(ctx context.Context) error {
 	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end) && cli.Rest(ctx, pause); {
 		again := r.hold(r.tryLock(ctx))
 		if again != nil && ctx.Err() != nil {
-			break // it was cut short, and the try before it says why
+			break // it was cut short; the error of the try before says why
 		}
 		err = again
 	}
@@ -103,11 +103,11 @@ func (r *runner) try(ctx context.Context) error {
 	return err
 }
 
-// pause is the time before something is repeated.
+// pause is the time between two attempts of the same step.
 const pause = 20 * time.Millisecond
 
-// await waits for the lock as long as it may, and says once that the servers fail meanwhile. What a release hands off to the
-// first in the queue lasts for a moment, and a command needs a whole TTL: where that comes too late, it waits again.
+// await waits for the lock as long as allowed, and reports once if the servers fail meanwhile. A hand-off lasts only a moment,
+// and a command needs a whole TTL, so await extends the lease. If that comes too late, it waits again.
 func (r *runner) await(ctx context.Context) error {
 	r.client.Observe(&redimutex.Trace{Attempt: r.attempted})
 	limited := ctx
@@ -139,7 +139,7 @@ func (r *runner) attempted(e redimutex.Event) {
 	}
 }
 
-// acquired takes the outcome of the first try, or of the wait.
+// acquired handles the outcome of the first try, or of the wait.
 func (r *runner) acquired(err error) {
 	held := errors.Is(err, redimutex.ErrLocked)
 	switch {
@@ -164,20 +164,20 @@ func (r *runner) acquired(err error) {
 	}
 }
 
-// conflicts ends us because another holder has the lock.
+// conflicts ends this run because another holder has the lock.
 func (r *runner) conflicts(err error, format string) {
 	r.say(err, format)
 	r.finish(r.conflict)
 }
 
-// say says who holds the lock: format has the key, and then the holder.
+// say reports who holds the lock. format gets the key, and then the holder.
 func (r *runner) say(err error, format string) {
 	var locked *redimutex.LockedError
 	if r.quiet || !errors.As(err, &locked) {
 		return
 	}
 	holder := "held by " + cmp.Or(locked.Owner, "an unknown owner")
-	if locked.Key != r.name { // one of several
+	if locked.Key != r.name { // one of several keys
 		holder += fmt.Sprintf(", which has %q", locked.Key)
 	}
 	if locked.Left < 0 {
@@ -186,8 +186,8 @@ func (r *runner) say(err error, format string) {
 	r.notes.say(format, r.name, holder)
 }
 
-// release gives the lock back, if we have it, and waits until what an interrupted try has left is cleaned up. It fails
-// if -min-hold could not be kept.
+// release releases the lock, if this run has it, and waits until the remains of an interrupted try are cleaned up. It fails if
+// -min-hold could not be kept.
 func (r *runner) release(ctx context.Context) (err error) {
 	defer r.client.Close()
 	switch lease := r.lease; {
@@ -202,14 +202,14 @@ func (r *runner) release(ctx context.Context) (err error) {
 	return err
 }
 
-// rest is how long -min-hold still lasts.
+// rest returns how long -min-hold still lasts.
 func (r *runner) rest() time.Duration { return r.minHold - time.Since(r.watch.got) }
 
 // covered reports whether the lease lasts to the end of -min-hold.
 func (r *runner) covered() bool { return r.rest() <= time.Until(r.lease.Until()) }
 
-// cover extends the lease to the end of -min-hold, before the release: where that gets no answer, the key expires with
-// the lease. An extension can be repeated, and a release can't.
+// cover extends the lease to the end of -min-hold, before the release: if the release gets no answer, the key expires with the
+// lease. An extension can be repeated, but a release can't.
 func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
 	for lease.Err() == nil && !r.covered() {
 		rest := r.rest()
@@ -220,7 +220,7 @@ func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
 	return nil
 }
 
-// unlock gives the lock back, and says so if it was lost and that was not told. It fails if it was lost during -min-hold.
+// unlock releases the lock, and reports a loss that was not reported yet. It fails if the lock was lost during -min-hold.
 func (r *runner) unlock() error {
 	err := r.lease.Release(context.Background())
 	var lost *redimutex.LostError
@@ -231,19 +231,19 @@ func (r *runner) unlock() error {
 		return err
 	case errors.As(err, &lost):
 		r.notes.say("%s; that was noticed only after the command had ended", r.lostWords(lost))
-	case r.minHold > 0: // it stays for long enough
+	case r.minHold > 0: // the lock stays long enough
 	default:
 		r.notes.say("can't give the lock %q back, so it stays until its TTL is over: %s", r.name, r.servers.Failures(err))
 	}
 	return nil
 }
 
-// tooEarly says that -min-hold could not be kept.
+// tooEarly returns the words for a -min-hold that could not be kept.
 func (r *runner) tooEarly() string {
 	return fmt.Sprintf("it could not be kept for the %v of -min-hold, so COMMAND may run again before", r.minHold)
 }
 
-// abandon gives back a lock under which no command has run, whatever -min-hold is. What can't be given back expires.
+// abandon releases a lock under which no command has run, whatever -min-hold is. If it can't be released, it expires.
 func (r *runner) abandon() {
 	token := r.lease.Token()
 	r.lease.Release(context.Background()) //nolint:errcheck // it expires
@@ -260,7 +260,7 @@ func (r *runner) abandon() {
 	each.Wait()
 }
 
-// lostWords says how a lock was lost.
+// lostWords returns how a lock was lost, in words.
 func (j *job) lostWords(lost *redimutex.LostError) string {
 	key, why := "its key", "it was "+string(lost.Reason)
 	if len(j.keys) > 1 {

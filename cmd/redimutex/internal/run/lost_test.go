@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// deaf is a script that does not end by TERM, and neither does the process that it starts.
+// deaf is a script that does not end by TERM, and starts a process that does not either.
 const deaf = `trap 'echo "TERM $(date +%s%N)"' TERM
 sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' &
 echo "[$$]"
@@ -105,8 +105,8 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	for _, pid := range p.Printed() {
 		redistest.Wait(t, "the end of the group, to which KILL was sent before redimutex ended", func() bool { return clitest.Gone(pid) })
 	}
-	// The last renewal was sent before the pause, so the validity ended by then. How late our look at the
-	// end may be depends on the machine.
+	// The last renewal was sent before the pause, so the validity ended by then. The machine decides how late this test
+	// notices the end.
 	assert.Less(t, died.Sub(paused), ttl+2*time.Second)
 	_, stamp, found := strings.Cut(p.Out(), "TERM ")
 	require.True(t, found, "TERM comes first")
@@ -136,7 +136,7 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 	assert.Empty(t, p.Notes())
 }
 
-// It was sent TERM, which it does not heed, and the renewals work again; then the key is deleted just before it ends.
+// The command ignores TERM, and the renewals work again. Then the key is deleted just before the command ends.
 func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -180,7 +180,7 @@ func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
 	assert.Zero(t, p.DiedOf())
 }
 
-// A redimutex that was stopped can't end the command in time. It makes up for that when it wakes up.
+// A redimutex that was stopped can't end the command in time. It does so when it wakes up.
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -197,7 +197,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	}
 }
 
-// Killing in time must not wait for a process that does not read our stderr.
+// The kill must come in time even if no process reads stderr.
 func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

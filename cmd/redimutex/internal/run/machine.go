@@ -17,10 +17,10 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Commands are run, and the verbs of the processes that it starts for itself.
+// Commands are the verb run, and the verbs of the processes that run starts for itself.
 func Commands() []*cli.Command { return []*cli.Command{command(), guardian(), starter()} }
 
-// A state is where a run stands. One loop goes from state to state:
+// A state is the state of a run. One loop goes from state to state:
 //
 //	trying    -> running      the lock was free
 //	trying    -> waiting      another holder has it, and we may wait
@@ -30,8 +30,8 @@ func Commands() []*cli.Command { return []*cli.Command{command(), guardian(), st
 //	releasing                 from each of these: gives the lock back, and undoes what a try has left
 //	over                      from releasing, or from cancelled and releasing by a second signal
 //
-// In trying, waiting, cancelled and releasing one step is under way, on a goroutine of its own. Its outcome ends the
-// state. The loop does everything else.
+// In trying, waiting, cancelled and releasing one step runs on its own goroutine. Its outcome ends the state. The loop does
+// everything else.
 type state int8
 
 const (
@@ -55,25 +55,24 @@ type runner struct {
 	waitLock acquisition
 	lease    *redimutex.Lease // nil: none yet
 	began    time.Time
-	locked   error  // that of the first try; nil while there was none
+	locked   error  // the error of the first try; nil before it
 	watch    *watch // of COMMAND; nil before it runs
 
 	state  state
-	step   chan error         // the outcome of the step that is under way
+	step   chan error         // gets the outcome of the step under way
 	cancel context.CancelFunc // ends that step
-	since  time.Time          // of this state
+	since  time.Time          // when this state began
 	hurry  bool               // a second signal has come
 
-	status int            // how we end
-	by     syscall.Signal // or by this signal
-	typed  bool           // at the terminal: those that would have got it too, were COMMAND in our group, have not
+	status int            // the exit status
+	by     syscall.Signal // or the signal to die of
+	typed  bool           // at the terminal: processes that would have got it, were COMMAND in this group, have not
 
-	failing     sync.Once             // for saying that the servers fail
-	lastRenewal atomic.Pointer[error] // nil after a good one
+	failing     sync.Once             // for reporting once that the servers fail
+	lastRenewal atomic.Pointer[error] // its error; nil after a good one
 }
 
-// run waits for the lock, runs the command and gives the lock back. It returns the exit status, or the signal that
-// ended it.
+// run waits for the lock, runs the command and releases the lock. It returns the exit status, or the signal that ended it.
 func (j *job) run(t *cli.Terminal) (int, error) {
 	r := &runner{job: j, t: t, notes: newNotes(t.Err), signals: catch(), step: make(chan error, 1), began: time.Now()}
 	defer r.notes.flush()
@@ -82,7 +81,7 @@ func (j *job) run(t *cli.Terminal) (int, error) {
 	r.tryLock, r.waitLock = r.lock()
 	r.loop()
 	if r.typed {
-		syscall.Kill(0, r.by) //nolint:errcheck // it can't fail; we catch it
+		syscall.Kill(0, r.by) //nolint:errcheck // it can't fail; the signal is caught here
 	}
 	if r.by != 0 {
 		return 0, cli.Signalled(r.by)
@@ -115,7 +114,7 @@ func (r *runner) loop() {
 	}
 }
 
-// begin goes to a state in which a step is under way.
+// begin enters a state with a step.
 func (r *runner) begin(s state, step func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -128,7 +127,7 @@ func (r *runner) begin(s state, step func(context.Context) error) {
 
 func (r *runner) enter(s state) { r.state, r.since = s, time.Now() }
 
-// stepped takes the outcome of a step.
+// stepped handles the outcome of a step.
 func (r *runner) stepped(err error) {
 	switch r.state {
 	case trying, waiting:
@@ -144,7 +143,7 @@ func (r *runner) stepped(err error) {
 	}
 }
 
-// finish gives back what we have.
+// finish releases what this run has.
 func (r *runner) finish(status int) {
 	r.status = status
 	if r.watch != nil {
@@ -153,11 +152,11 @@ func (r *runner) finish(status int) {
 	r.begin(releasing, r.release)
 }
 
-// patience is how long a clean-up may take before a second signal skips it. It takes some milliseconds unless a
-// server hangs, and timeout(1) sends each signal twice.
+// patience is how long a clean-up may take before a second signal skips it. A clean-up takes some milliseconds unless a server
+// hangs, and timeout(1) sends each signal twice.
 const patience = 500 * time.Millisecond
 
-// next is how long the loop has nothing to do if nothing happens.
+// next returns how long the loop may wait for an event.
 func (r *runner) next() time.Duration {
 	switch {
 	case r.state == running:
@@ -170,7 +169,7 @@ func (r *runner) next() time.Duration {
 	return time.Hour
 }
 
-// due does what only the time says.
+// due does what is due at this time.
 func (r *runner) due() {
 	switch r.state {
 	case running:
@@ -189,7 +188,7 @@ func (r *runner) due() {
 	}
 }
 
-// skip ends us without the rest of the clean-up.
+// skip ends this run without the rest of the clean-up.
 func (r *runner) skip() {
 	switch words := fmt.Sprintf("the lock %q is not given back, so it stays until its TTL is over", r.name); {
 	case r.watch == nil:
@@ -202,13 +201,13 @@ func (r *runner) skip() {
 	r.enter(over)
 }
 
-// signalled does what a signal means in this state.
+// signalled handles a signal according to the state.
 func (r *runner) signalled(s syscall.Signal) {
 	switch r.state {
 	case running, outlived:
 		r.watch.pass(s)
 	case trying, waiting:
-		if ends(s) { // others have no addressee yet
+		if ends(s) { // other signals have no receiver yet
 			r.by = s
 			r.cancel()
 			r.enter(cancelled)
@@ -219,9 +218,9 @@ func (r *runner) signalled(s syscall.Signal) {
 	}
 }
 
-// start starts the command, unless a signal has come since the lock was acquired.
+// start starts the command, unless a terminating signal has come since the lock was acquired.
 func (r *runner) start() {
-	cli.Catch(r.signals, syscall.SIGTSTP) // until now it just stopped us
+	cli.Catch(r.signals, syscall.SIGTSTP) // until now it simply stopped this process
 	var early []syscall.Signal
 	for range len(r.signals) {
 		s := (<-r.signals).(syscall.Signal) //nolint:forcetypeassert // on Unix all are
@@ -232,7 +231,7 @@ func (r *runner) start() {
 		}
 		early = append(early, s)
 	}
-	if r.lease.Err() != nil { // we were stopped after we got the lock
+	if r.lease.Err() != nil { // this process was stopped after it got the lock
 		r.notes.say("the lock %q was lost before the command could start", r.name)
 		r.finish(cli.Unavailable)
 		return
@@ -251,7 +250,7 @@ func (r *runner) start() {
 	}
 }
 
-// changed takes what has become of the command.
+// changed handles a change of the command: it was stopped, or has ended.
 func (r *runner) changed(status syscall.WaitStatus) {
 	switch {
 	case status.Stopped():
@@ -261,13 +260,13 @@ func (r *runner) changed(status syscall.WaitStatus) {
 		r.status = status.ExitStatus()
 	default:
 		r.status = 128 + int(status.Signal())
-		if !r.watch.termed() { // a loss is no reason to die of what we have sent ourselves
+		if !r.watch.termed() { // after a loss, do not die of the signal that redimutex has sent
 			r.by = status.Signal()
 			r.typed = r.watch.group.typed(r.by)
 		}
 	}
-	// A TERM may come from a redimutex run around us that has lost its lock. It kills us after its grace, and with us
-	// what is left of our group, of which it does not know.
+	// A TERM may come from a redimutex run around this one that has lost its lock. After its grace it kills this process, and
+	// only by that the rest of this group (see guard). So stay until then, or until the group has ended.
 	nested := os.Getenv(envHolds) != "" && r.watch.group.passed[syscall.SIGTERM]
 	if r.watch.termed() || nested {
 		r.enter(outlived)
@@ -285,13 +284,13 @@ func ends(s syscall.Signal) bool {
 	return false
 }
 
-// catch has all signals that we pass on delivered to a channel. What our parent has us ignore, as nohup does, we go on
-// ignoring, and so does the command, as far as the Go runtime leaves it so: HUP, INT, and what stops a process.
+// catch delivers the signals that are passed on to a channel. One that the parent process made this one ignore, as nohup does,
+// stays ignored; in the command too, as far as the Go runtime allows: HUP, INT, and those that stop a process.
 func catch() chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	cli.Catch(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGALRM,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
-	// When nothing reads our stderr any more, that must not kill us while the command runs.
+	// If no process reads stderr any more, that must not kill this process while the command runs.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Notes are lines for stderr. A caller that writes one is not held up if stderr is a pipe that no process reads: the command
-// has to be killed in time, whatever becomes of the line that says so.
+// notes writes lines to stderr. A caller is not blocked if stderr is a pipe that no process reads: the command must be killed
+// in time, whatever happens to the line that says so.
 type notes struct {
 	lines chan string
 	empty chan struct{}
@@ -29,7 +29,7 @@ func newNotes(w io.Writer) *notes {
 	return n
 }
 
-// say writes a line, or drops it when many are stuck already.
+// say writes a line, or drops it if many lines are stuck already.
 func (n *notes) say(format string, args ...any) {
 	select {
 	case n.lines <- fmt.Sprintf(format, args...):
@@ -37,7 +37,7 @@ func (n *notes) say(format string, args ...any) {
 	}
 }
 
-// flush waits until all lines are written, for a second at most. Lines that come later are dropped.
+// flush waits until all lines are written, for at most a second. Later lines are dropped.
 func (n *notes) flush() {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -8,12 +8,12 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// run says that it can't: without process groups and signals a command could not be ended in time
-// when its lock is lost.
+// run reports that it is not supported: without process groups and signals a command could not be ended in time when its lock
+// is lost.
 func (j *job) run(t *cli.Terminal) (int, error) {
 	fmt.Fprintln(t.Err, "redimutex: run needs process groups and signals as Unix has them; it does not work on this system")
 	return cli.Failure, nil
 }
 
-// Commands are run alone: it starts no processes here.
+// Commands are only the verb run: it starts no processes on this system.
 func Commands() []*cli.Command { return []*cli.Command{command()} }

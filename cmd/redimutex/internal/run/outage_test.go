@@ -44,7 +44,7 @@ func TestUnreachableServerIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// failing is a lock whose server says no at the first try, and whose later tries take longer than they may.
+// failing is a lock whose first try fails with the words of the server, and whose later tries end only with ctx.
 type failing struct{ said error }
 
 func (f *failing) TryAcquire(ctx context.Context) (*redimutex.Lease, error) {
@@ -96,7 +96,7 @@ func TestServerThatRefusesIsQuoted(t *testing.T) {
 	clitest.RunEnds(t, 1, nil, "show", "-redis", "redis://reader:hunter2@"+s.Addr(), "other")
 
 	s.Do("CONFIG", "SET", "requirepass", "hunter2")
-	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before a server knows us it also limits what it reads
+	for _, kind := range []string{"-q", "-s", "-queue", "-permits=2"} { // before the login a server also limits what it reads
 		_, stderr = clitest.RunEnds(t, cli.Unavailable, s, "run", kind, "other", "--", "true")
 		assert.Contains(t, stderr, "NOAUTH", kind)
 		assert.Contains(t, stderr, "redis://user:password@host", kind)
@@ -144,7 +144,7 @@ func TestASecondSignalSkipsTheCleanUp(t *testing.T) {
 	redistest.Wait(t, "a try that is under way", func() bool { return time.Now().After(polled) })
 	began := time.Now()
 	p.Signal(syscall.SIGTERM)
-	taken := time.Now().Add(200 * time.Millisecond) // the kernel makes one of two that it has not delivered
+	taken := time.Now().Add(200 * time.Millisecond) // the kernel merges two signals of which it has delivered none
 	redistest.Wait(t, "the first signal to be taken", func() bool { return time.Now().After(taken) })
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status())

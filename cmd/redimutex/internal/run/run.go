@@ -22,9 +22,9 @@ import (
 // A job is what one redimutex run is asked to do.
 type job struct {
 	keys      []string // sorted; more than one are locked together
-	name      string   // of the lock, for people
+	name      string   // of the lock, for messages
 	shared    bool     // as a reader
-	permits   int      // of a semaphore; 0: it is none
+	permits   int      // of a semaphore; 0: it is no semaphore
 	command   []string
 	path      string // where the command is
 	urls      servers.URLs
@@ -37,7 +37,7 @@ type job struct {
 	queue     bool
 	conflict  int // exit status when another process holds the lock
 	owner     string
-	arguments bool // the owner's label shows those of the command
+	arguments bool // the default label shows the arguments of the command
 	quiet     bool
 }
 
@@ -113,7 +113,7 @@ func command() *cli.Command {
 	}
 }
 
-// check takes the operands in, and says what is wrong with them or with the flags.
+// check takes over the operands, and returns what is wrong with them or with the flags.
 func (j *job) check(in *cli.Input) (err error) {
 	if j.keys, err = cli.Keys(in.Words); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (j *job) check(in *cli.Input) (err error) {
 	return err
 }
 
-// fits says which flags and operands exclude each other.
+// fits returns an error if flags or operands exclude each other.
 func (j *job) fits() error {
 	kind := "-s"
 	if j.permits > 0 {
@@ -176,7 +176,7 @@ func (j *job) fits() error {
 	return nil
 }
 
-// setGrace checks the times, and completes them.
+// setGrace checks the times, and sets the default of -grace.
 func (j *job) setGrace() error {
 	if j.ttl < minTTL {
 		return fmt.Errorf("-ttl %v: a lock has to live for %v at least", j.ttl, minTTL)
@@ -194,7 +194,7 @@ func (j *job) setGrace() error {
 	return nil
 }
 
-// find returns where the command is, as execvp(3) finds it: also without a PATH.
+// find returns the path of the command, as execvp(3) finds it: even without a PATH.
 func find(name string) (string, error) {
 	if _, given := os.LookupEnv("PATH"); !given {
 		os.Setenv("PATH", "/bin:/usr/bin") //nolint:errcheck // the name is valid
@@ -202,12 +202,12 @@ func find(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
-		err = nil // the PATH says so
+		err = nil // the PATH allows it
 	}
 	return path, err
 }
 
-// cannotRun says why the command can't be started, and returns the status that a shell would.
+// cannotRun explains why the command can't be started, and returns the status that a shell would return.
 func (j *job) cannotRun(err error) (status int, words string) {
 	status = cli.CannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -233,11 +233,11 @@ func (j *job) cannotRun(err error) (status int, words string) {
 	return status, fmt.Sprintf("can't run %q: %s%s", cli.Mask(j.command[0]), reason, hint)
 }
 
-// maxLabel is what the library allows for an owner's label.
+// maxLabel is the longest owner's label that the library allows.
 const maxLabel = 256
 
-// label says who we are, for those that find the lock held: host, pid and the command, or what -owner
-// says. Arguments may be secret, and everybody sees the label that may read the server.
+// label returns the holder's name for processes that find the lock held: host, pid and the command, or the text of -owner. It
+// leaves out arguments, unless -owner-args is set: they may be secret, and every user who may read the server sees the label.
 func (j *job) label() string {
 	if j.owner != "" {
 		return shorten(cli.Printable(j.owner))
@@ -257,7 +257,7 @@ func (j *job) label() string {
 	return shorten(cli.Printable(fmt.Sprintf("%s pid %d: %s", host, os.Getpid(), command)))
 }
 
-// shorten cuts s to what fits into a label, between two characters.
+// shorten cuts s to the length of a label, between two characters.
 func shorten(s string) string {
 	const mark = "..."
 	if len(s) <= maxLabel {

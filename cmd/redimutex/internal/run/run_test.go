@@ -25,7 +25,7 @@ func TestOneCommandAtATimeRuns(t *testing.T) {
 	s := redistest.Start(t)
 	counter := filepath.Join(t.TempDir(), "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
-	// The gap between reading and writing loses updates when two of these run at once.
+	// Two of these that run together lose updates in the gap between reading and writing.
 	script := fmt.Sprintf(`read n <%[1]s; sleep 0.01; echo $((n+1)) >%[1]s`, counter)
 	var all sync.WaitGroup
 	for range 4 {
@@ -114,7 +114,7 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 	}
 }
 
-// The holder at the end counts, and not the one at the beginning.
+// The message names the holder at the end of the wait, and not the one at its beginning.
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -207,7 +207,7 @@ func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	}
 }
 
-// Then no machine would run the job at all.
+// Otherwise no machine would run the job at all.
 func TestMinHoldKeepsNothingForACommandThatNeverRan(t *testing.T) {
 	s := redistest.Start(t)
 	broken := filepath.Join(t.TempDir(), "broken")
@@ -276,7 +276,7 @@ func TestSeveralServersAreARedlock(t *testing.T) {
 	}
 }
 
-// As flock(1) and env(1) do.
+// This is how flock(1) and env(1) find it.
 func TestCommandIsFoundWithoutAPATH(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

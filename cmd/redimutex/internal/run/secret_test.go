@@ -20,8 +20,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// What others can see of processes is their arguments; their environment can be seen by their user and by root.
-// The command gets no password at all, and redimutex itself has it only where it was put.
+// Other users can see the arguments of a process. Only its own user and root can see its environment. The command gets no
+// password at all, and redimutex has it only where the user put it.
 func TestPasswordShowsUpNowhere(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -69,7 +69,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 	}
 }
 
-// proc is a file about a process, where the system has such files.
+// proc returns a file about a process, if the system has such files.
 func proc(t *testing.T, pid int, name string) string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
@@ -110,7 +110,7 @@ func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, s.URL(), nodes.Child(), "a file whose name a list can't have")
 	require.NoError(t, syscall.Mkfifo("pipe", 0o600))
-	go os.WriteFile("pipe", []byte("redis://:hunter2@"+s.Addr()), 0o600) //nolint:errcheck // then there is no URL in it
+	go os.WriteFile("pipe", []byte("redis://:hunter2@"+s.Addr()), 0o600) //nolint:errcheck // if it fails, Find gets no URL
 	nodes, err = servers.Find(servers.URLs{"@pipe"}, servers.QuickTimeout)
 	require.NoError(t, err)
 	assert.Equal(t, s.URL(), nodes.Child(), "a pipe, which has been read")
@@ -144,7 +144,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 		_, stderr := clitest.RunEnds(t, 1, s, append(args, "--", "true")...)
 		assert.Contains(t, stderr, "the wait may never end", flags)
 	}
-	// Permits that others hold do not count: they are given back.
+	// Permits of other holders do not count, because they will be released.
 	other := clitest.Launch(t, s, "run", "-permits=3", "permits", "--", "sleep", "1000")
 	redistest.Wait(t, "the other's permit", func() bool { return s.Exists("permits") })
 	for permits, want := range map[string]string{"-permits=2": "waiting for", "-permits=1": "the wait may never end"} {
@@ -152,7 +152,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 		assert.Contains(t, stderr, want, permits)
 	}
 	other.Signal(syscall.SIGTERM)
-	// Another holder of a lock that an ancestor has had is waited for.
+	// If another holder has the lock that an ancestor had, the run waits.
 	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 1:"+hash("another token"))
@@ -161,7 +161,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	assert.Contains(t, p.Err(), "waiting for \"outer\", held by web-1")
 }
 
-// What it has left in the background is run by nothing any more.
+// A process that the command has left in the background has no ancestor any more.
 func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -174,7 +174,7 @@ func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 	assert.NotContains(t, p.Err(), "which runs this command")
 }
 
-// A counter of one server may be higher than the fence of the holder.
+// A server's counter may be higher than the fence of the holder.
 func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
 	t.Parallel()
 	self := clitest.Self(t)

@@ -22,7 +22,7 @@ func kill(t *testing.T, pid int) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
-// endless is the end of a script that goes on until a signal or its trap ends it.
+// endless ends a script: it runs until a signal or its trap ends it.
 const endless = `echo ready; while :; do sleep 0.02; done`
 
 func TestSignalsArePassedOnToTheCommand(t *testing.T) {
@@ -69,7 +69,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 			p.Warns("waiting for")
 			p.Signal(number)
 			assert.Equal(t, 128+int(number), p.Status())
-			if number != syscall.SIGQUIT && number != syscall.SIGALRM { // of which the Go runtime does not just die
+			if number != syscall.SIGQUIT && number != syscall.SIGALRM { // the Go runtime does not simply die of these two
 				assert.Equal(t, number, p.DiedOf(), "so that a script around it ends as well")
 			}
 			assert.Empty(t, p.Out())
@@ -81,7 +81,7 @@ func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// The try that is under way when the signal comes is executed by the server later, or not at all.
+// The server executes the try that is under way at the signal later, or never.
 func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -96,14 +96,14 @@ func TestWaitInterruptedWhileTheServerHangsLeavesNothingBehind(t *testing.T) {
 		status := p.Status()
 		s.Resume()
 		if status == 0 || strings.Contains(p.Notes(), "can't give the lock") {
-			// It had the lock before the signal, and could not give it back.
+			// The run got the lock before the signal, and could not release it.
 			s.Do("DEL", key)
 			continue
 		}
 		assert.Equal(t, 143, status)
 		assert.Empty(t, p.Out())
 	}
-	s.Do("PING") // behind it the server has read all that was sent to it before
+	s.Do("PING") // the server has read everything that was sent before
 	for _, key := range s.Keys() {
 		assert.False(t, strings.HasPrefix(key, "job"), "%s; a fence may be left of a lock that it had for a moment", key)
 	}
@@ -118,12 +118,12 @@ func TestOtherSignalsDoNotEndTheWait(t *testing.T) {
 	for _, number := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT} {
 		p.Signal(number)
 	}
-	s.Do("PEXPIRE", "job", 300) // not at once: one that comes as the command starts is for that
+	s.Do("PEXPIRE", "job", 300) // not at once: a signal that comes as the command starts is for the command
 	assert.Equal(t, 0, p.Status())
 	assert.Equal(t, "ran\n", p.Out())
 }
 
-// nohup works by having its command ignore HUP.
+// nohup works because its command ignores HUP.
 func TestSignalThatOurParentIgnoresStaysIgnored(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -136,7 +136,7 @@ func TestSignalThatOurParentIgnoresStaysIgnored(t *testing.T) {
 	assert.Equal(t, 42, p.Status())
 }
 
-// wrapped runs a command by a script.
+// wrapped returns a command that is run by a script.
 func wrapped(c *exec.Cmd, script string) *exec.Cmd {
 	w := exec.Command("sh", append([]string{"-c", script, "sh"}, c.Args...)...)
 	w.Env, w.Stdout, w.Stderr, w.SysProcAttr = c.Env, c.Stdout, c.Stderr, c.SysProcAttr
@@ -156,8 +156,8 @@ func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
 }
 
-// The command kills us as the first thing that it does. A guard that is told of a command that runs already comes too late for
-// one of five.
+// The command kills redimutex as its first action. If the guard heard of the command only after its start, it would come too
+// late in one case of five.
 func TestTheCommandDiesWithUsFromItsFirstMomentOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -168,7 +168,7 @@ func TestTheCommandDiesWithUsFromItsFirstMomentOn(t *testing.T) {
 	}
 }
 
-// The command of the inner one is in another group than that of the outer one.
+// The inner command is in another group than the outer one.
 func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -183,7 +183,7 @@ func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	}
 }
 
-// Its COMMAND heeds TERM. What that has left in the background does not, and only the inner one knows of it.
+// COMMAND ends by TERM. Its process in the background does not, and only the inner run knows of that process.
 func TestWhatANestedCommandLeavesBehindEndsWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -16,15 +16,15 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// start starts the process that becomes the command, and returns when it has, or why it has not.
+// start starts the process that becomes the command. It returns when the command runs, or why it does not.
 func (g *group) start(cmd *exec.Cmd) error {
 	failure, out, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer failure.Close()
-	// What is duplicated is inherited. The number is free in that process, too: the command may expect others of ours to be
-	// there, such as the 3 of a shell's 3>FILE.
+	// A duplicated descriptor is inherited. Its number is free in the new process too: the command may expect inherited files
+	// at other numbers, such as the 3 of a shell's 3>FILE.
 	toGuard, err := syscall.Dup(int(g.guard.pipe.Fd()))
 	toUs, err2 := syscall.Dup(int(out.Fd()))
 	out.Close()
@@ -46,14 +46,14 @@ func (g *group) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// starter declares the verb of the process that becomes the command. It tells the guard of its group first. Only then the
-// command runs, so there is no moment in which it would outlive us.
+// starter declares the verb of the process that becomes the command. It first tells the guard its group. Only then it runs the
+// command, so there is no moment in which the command would outlive redimutex.
 func starter() *cli.Command {
 	return &cli.Command{Name: "start", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) {
 		if len(in.Words) < 4 {
 			return 0, errors.New("it is for redimutex run alone")
 		}
-		// What is typed at the terminal in this moment is lost. We would print our stacks, or stop where no shell continues us.
+		// A key typed in this moment is lost. Go would print its stacks, or stop where no shell continues it.
 		cli.Catch(make(chan os.Signal, 1), syscall.SIGQUIT, syscall.SIGTSTP)
 		guard, failure := inherited(in.Words[0]), inherited(in.Words[1])
 		fmt.Fprintln(guard, os.Getpid())
@@ -69,7 +69,7 @@ func starter() *cli.Command {
 	}}
 }
 
-// inherited is the file of that number, which ends with our program.
+// inherited returns the open file with that number. The command does not inherit it.
 func inherited(number string) *os.File {
 	fd, err := strconv.Atoi(number)
 	if err != nil {
@@ -79,8 +79,8 @@ func inherited(number string) *os.File {
 	return os.NewFile(uintptr(fd), "inherited")
 }
 
-// isText reports whether a file begins as a script does, without a zero byte. A program for another machine has some: the
-// kernel refuses it with the same error, and a shell must not try to read it.
+// isText reports whether a file begins as a script does, without a zero byte. A program for another machine contains zero
+// bytes: the kernel refuses it with the same error, and a shell must not try to read it.
 func isText(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 func TestCommandReadsFromTheTerminalAndTheShellGetsItBack(t *testing.T) {
 	t.Parallel()
-	// A subshell does not take the terminal back by itself, as a shell with job control would.
+	// A subshell does not take the terminal back by itself, unlike a shell with job control.
 	y := clitest.SitDown(t, redistest.Start(t), "",
 		`( RUN sh -c 'echo ready; read x; echo "got $x"'; echo next; read y; echo "then $y"; exit 7 )`)
 	y.Says("ready")
@@ -41,7 +41,7 @@ func TestCommandInAPipelineReadsFromTheTerminal(t *testing.T) {
 	y.Says("status 0")
 }
 
-// A shell with job control ignores TTIN in $( ). Had the command inherited that, its read would fail.
+// A shell with job control ignores TTIN in $( ). If the command inherited that, its read would fail.
 func TestCommandInASubstitutionReadsFromTheTerminal(t *testing.T) {
 	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "", `x=$(RUN sh -c 'echo ready >/dev/tty; read x; echo "got $x"'); echo "x: $x"`)
@@ -78,7 +78,7 @@ func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
 	assert.NotContains(t, strings.ReplaceAll(y.Out(), "echo ran on", ""), "ran on")
 }
 
-// As an editor leaves it that gets KILL.
+// An editor that gets KILL leaves the terminal like this.
 func TestALossLeavesTheTerminalAsItWas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -103,7 +103,7 @@ func TestCtrlZStopsNestedRunsAsWell(t *testing.T) {
 	y.Says("status 0")
 }
 
-// Without a shell that could continue us, as under ssh -t, stopping would be for ever.
+// Without a shell that could continue redimutex, as under ssh -t, a stop would last for ever.
 func TestCtrlZWithoutAShellIsHarmless(t *testing.T) {
 	t.Parallel()
 	y := clitest.SitDown(t, redistest.Start(t), "",
@@ -116,7 +116,7 @@ func TestCtrlZWithoutAShellIsHarmless(t *testing.T) {
 	assert.Equal(t, 0, y.Status())
 }
 
-// Without a redimutex in between Ctrl-C reaches all of them. What asks for it may trap it.
+// Without redimutex in between, Ctrl-C reaches all of the processes. A process may trap it.
 func TestCtrlCEndsTheScriptAroundUsAsWell(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -152,7 +152,7 @@ func TestCommandThatCatchesCtrlCDoesNotEndTheScript(t *testing.T) {
 	y.Says("went on after 3")
 }
 
-// The Go runtime leaves these two as they are. Of others it does not tell whether they were ignored.
+// The Go runtime leaves these two signals ignored. It does not say whether others were ignored.
 func TestHangupAndInterruptThatOurParentIgnoresStayIgnored(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -173,7 +173,7 @@ func TestHangupAndInterruptThatOurParentIgnoresStayIgnored(t *testing.T) {
 	}
 }
 
-// As PID 1 of a container does; here we are made the one that orphans go to.
+// PID 1 of a container adopts orphans. Here redimutex is made to adopt them.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -187,7 +187,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	assert.Equal(t, 143, p.Status())
 }
 
-// What is dead, and only has to be reaped, is no reason to wait for the end of the grace.
+// A dead process that only has to be reaped is no reason to wait until the grace is over.
 func TestLossDoesNotWaitForTheDead(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -11,23 +11,23 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// A watch is kept while the command runs: it passes signals on, follows the command when it is
-// stopped, and ends it before the lock does.
+// A watch exists while the command runs. It passes signals on, follows the command when that is stopped, and ends the command
+// before the lock ends.
 //
-// Invariant: when the validity of the lease is over, the whole group has been sent KILL, whatever
-// the servers, the command or stderr are doing.
+// Invariant: when the validity of the lease is over, the whole group has been sent KILL, whatever the servers, the command or
+// stderr are doing.
 type watch struct {
 	*runner
 	group *group
-	got   time.Time // when we had the lease
+	got   time.Time // when the lease was acquired
 
 	lost   bool      // the lease is over
-	warned time.Time // the end of the validity for which the group was sent TERM
+	warned time.Time // the group was sent TERM for this end of the validity
 	kill   time.Time // when to kill the group, once the lease is over
 	killed bool
 }
 
-// loss tells the end of the lease, once.
+// loss returns a channel that reports the end of the lease, once.
 func (w *watch) loss() <-chan struct{} {
 	if w.lost || w.state > running {
 		return nil
@@ -41,7 +41,7 @@ func (w *watch) ending() bool { return w.lost || w.warned.Equal(w.lease.Until())
 // termed reports whether the command was sent TERM because of the lock, which may have been renewed since.
 func (w *watch) termed() bool { return w.lost || !w.warned.IsZero() }
 
-// release gives the terminal back when all is over.
+// release gives the terminal back at the end.
 func (w *watch) release() {
 	if w.termed() {
 		w.group.restoreModes()
@@ -49,14 +49,14 @@ func (w *watch) release() {
 	w.group.release()
 }
 
-// pass passes a signal on. Nothing may be woken up that has no lock any more.
+// pass passes a signal on. A group that has no lock any more must not be woken up.
 func (w *watch) pass(s syscall.Signal) {
 	if w.check(); !w.lost || s != syscall.SIGCONT {
 		w.group.pass(s)
 	}
 }
 
-// next is how long nothing has to be done.
+// next returns how long nothing has to be done.
 func (w *watch) next() time.Duration {
 	at := w.lease.Until()
 	switch {
@@ -95,11 +95,11 @@ func (w *watch) check() {
 	}
 }
 
-// lose deals with the end of the lease.
+// lose handles the end of the lease.
 func (w *watch) lose(err error, now time.Time) {
 	var lost *redimutex.LostError
 	if errors.As(err, &lost); lost.Reason == redimutex.Expired {
-		// What was sent TERM has had its time; what was not, because we were stopped, has none.
+		// A group that was sent TERM has had its time. A group that was not, because this process was stopped, gets none.
 		w.kill = now
 		if !w.warned.Equal(w.lease.Until()) {
 			w.notes.say("%s; the command is sent KILL", w.lostWords(lost))
@@ -111,18 +111,18 @@ func (w *watch) lose(err error, now time.Time) {
 	w.notes.say("%s; the command is sent TERM, and KILL in %v", w.lostWords(lost), w.grace)
 }
 
-// follow deals with the command having been stopped. At a terminal we stop as well, so that the shell
-// sees it. Then nothing renews the lease; when we wake up too late, the command does not run on.
+// follow handles a stop of the command. At a terminal this process stops as well, so that the shell sees it. Then nothing
+// renews the lease. If this process is continued too late, the command does not run on.
 func (w *watch) follow(by syscall.Signal) {
 	g := w.group
 	if by == syscall.SIGSTOP || g.tty < 0 {
-		return // it keeps its lock until it is continued
+		return // the command keeps its lock until it is continued
 	}
 	if by != syscall.SIGTSTP {
 		g.wants = true
-		// One that has the terminal and stops by TTIN is a redimutex that follows its own command (cli.StopUs).
+		// A command that has the terminal and stops by TTIN is a redimutex that follows its own command (cli.StopUs).
 		if g.foreground() != g.id && g.takeTerminal() {
-			g.end(syscall.SIGCONT) // it wanted the terminal, and we had it
+			g.end(syscall.SIGCONT) // it wanted the terminal, which this process had
 			return
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Connect opens a connection to each server, which the pools then keep. The first one may take
-// longer than a command should. It fails if there is no majority.
+// Connect opens a connection to each server, which its pool then keeps. The first connection may take longer than a command
+// should. Connect fails if it reaches no majority.
 func (s Set) Connect(ctx context.Context) error {
 	answers := make(chan *redimutex.NodeError, len(s))
 	for i, n := range s {
@@ -34,8 +34,8 @@ func (s Set) Connect(ctx context.Context) error {
 	return nil
 }
 
-// Dial opens a connection to the server, which the pool then keeps. It ends with ctx, or after DialTimeout, also where a
-// server accepts connections and says nothing.
+// Dial opens a connection to the server, which the pool then keeps. It ends with ctx, or after DialTimeout, even if the server
+// accepts connections and sends nothing.
 func (n Node) Dial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (n Node) Dial(ctx context.Context) error {
 	return n.dialled(err)
 }
 
-// Redial opens a connection beside those of the pool, and closes it.
+// Redial opens a connection outside the pool, and closes it.
 func (n Node) Redial(ctx context.Context) error {
 	c, err := conn.Of(n.Pool).Dial(ctx)
 	if err == nil {
@@ -64,27 +64,27 @@ func (n Node) Get(ctx context.Context) (redis.Conn, error) {
 	return c, err
 }
 
-// What servers that say nothing get instead of their words.
+// Errors for servers that do not answer.
 var (
 	ErrSilent    = errors.New("no answer in time")
 	ErrHandshake = errors.New("no answer to the TLS handshake: there is no TLS at this port, or the server hangs")
 )
 
-// dialled says of an error of dialling what TLS may have to do with it.
+// dialled replaces an error of dialling if TLS may be the reason.
 func (n Node) dialled(err error) error {
 	var op *net.OpError
 	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil || !n.TLS:
-	case errors.As(err, &op) && op.Op == "dial": // there is not even a connection
+	case errors.As(err, &op) && op.Op == "dial": // there was not even a connection
 	case errors.Is(err, ErrSilent), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return ErrHandshake
 	}
 	return err
 }
 
-// Release ends the hold of the token on the server, if it has one, as Unlock does: the first in the queue gets the lock.
-// ttl is how long the fence of the next holder has to last at least.
+// Release ends the hold of the token on the server, if it has one, as Unlock does: the first in the queue gets the lock. ttl
+// is the minimum time that the fence of the next holder must last.
 func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, queue bool) server.Reply {
 	s := server.New(n.Pool)
 	defer s.Close(0)

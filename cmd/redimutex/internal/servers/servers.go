@@ -1,5 +1,4 @@
-// Package servers finds the servers that a verb is to use, connects to them, and says in words why they
-// fail. No password leaves it.
+// Package servers finds the servers of a verb, connects to them, and explains in words why they fail. It reveals no password.
 package servers
 
 import (
@@ -22,11 +21,11 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// URLs is the flag -redis, which may be repeated. It takes everything, because the flag package
-// would repeat in its error what it does not take, password and all.
+// URLs is the flag -redis, which may be repeated. It accepts any text: package flag would repeat a text that it refuses in its
+// error, with the password.
 type URLs []string
 
-// Value is what the flag sets.
+// Value returns the value of the flag.
 func (u *URLs) Value() cli.Value {
 	return cli.Value{Set: func(s string) error { *u = append(*u, s); return nil }, Complete: files}
 }
@@ -52,14 +51,14 @@ func files(word string) (paths []string) {
 	return paths
 }
 
-// Flag declares -redis. text is what a verb has to say of it besides.
+// Flag declares -redis. text is the verb's own addition to its help.
 func Flag(u *URLs, text string) *cli.Flag {
 	return &cli.Flag{Names: []string{"redis"}, Arg: "URL", Value: u.Value(), Text: `The server; repeat it for Redlock. ` + text + `
 		-redis @FILE reads the URLs from a file. Default: $REDIMUTEX_URL (several with commas or spaces, or
 		@FILE), else $REDIS_URL, else redis://127.0.0.1:6379`}
 }
 
-// The variables that name the servers.
+// The environment variables that name the servers.
 const (
 	EnvURL     = "REDIMUTEX_URL"
 	EnvAppURL  = "REDIS_URL"
@@ -71,29 +70,29 @@ type Node struct {
 	Address string
 	Name    string // with the database
 	Pool    *redis.Pool
-	Server  *server.Server // what looks by the pool
+	Server  *server.Server // reads locks over the pool
 	Private bool           // no third party can listen on the way: TLS, or a connection within this machine
 	TLS     bool
-	child   string // how a command that we run finds it; it has no password
+	child   string // how a command that redimutex runs finds the server, without a password
 }
 
 // A Set is one server, or several independent ones for Redlock.
 type Set []Node
 
-// NodeTimeout is that of the library for a TTL.
+// NodeTimeout returns the library's node timeout for a TTL.
 func NodeTimeout(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 50*time.Millisecond), ttl/2, server.MaxTimeout)
 }
 
-// Verbs that have no TTL of their own use what the library has by default.
+// Verbs that have no TTL of their own use the defaults of the library.
 const (
 	DialTimeout  = 5 * time.Second        // for the first connection to a server
-	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none of ours is shorter, because a busy machine is no broken server
-	LookTimeout  = time.Second            // for a look at a lock, as run gives a server that it has just reached
+	QuickTimeout = 500 * time.Millisecond // the node timeout for the default TTL; none is shorter: a busy machine is not broken
+	LookTimeout  = time.Second            // for a look at a lock, as run allows a server that it has just reached
 )
 
-// Find returns the servers of -redis, or else of the environment, or else the one on this
-// machine. node is the node timeout; TLS and AUTH may take as long.
+// Find returns the servers of -redis, or else of the environment, or else the one on this machine. node is the node timeout;
+// TLS and AUTH may each take that long.
 func Find(given URLs, node time.Duration) (Set, error) {
 	source := "-redis"
 	if len(given) == 0 {
@@ -102,7 +101,7 @@ func Find(given URLs, node time.Duration) (Set, error) {
 			if given = split(list); len(given) > 0 {
 				break
 			}
-			if list != "" { // not the next one: a lock on another server keeps no other process out
+			if list != "" { // do not go on to the next: a lock on another server keeps no process out
 				return nil, fmt.Errorf("%s: it is set, and has no URL in it; set one, or unset it", source)
 			}
 		}
@@ -139,8 +138,8 @@ func Find(given URLs, node time.Duration) (Set, error) {
 	return nodes, nil
 }
 
-// expand returns the URLs that a word stands for: itself, or those in the file behind an @. file is how a command that we run
-// finds them; "": by the URLs.
+// expand returns the URLs that a word stands for: itself, or those in the file behind an @. file is how a command that
+// redimutex runs finds them; "": by the URLs.
 func expand(word string) (urls []string, file string, err error) {
 	name, ok := strings.CutPrefix(word, "@")
 	switch {
@@ -152,17 +151,17 @@ func expand(word string) (urls []string, file string, err error) {
 		return nil, "", errors.New("@ stands before the name of a file; write a URL without it")
 	}
 	urls, err = readURLs(name)
-	if err != nil && strings.Contains(name, "@") { // it may be a part of a URL, with the password
+	if err != nil && strings.Contains(name, "@") { // it may be part of a URL, with the password
 		err = errors.New("@ stands before the name of a file, and there is none of that name; " +
 			"write a URL without it, and a comma or space in a password as %2C and %20")
 	}
 	return urls, reference(name), err
 }
 
-// maxServers is how many redimutex.NewClient takes.
+// maxServers is how many servers redimutex.NewClient accepts.
 const maxServers = 64
 
-// Use finds the servers, has f use them, and closes the connections. It returns what f returns.
+// Use finds the servers, calls f with them, and closes the connections. It returns what f returns.
 func (u *URLs) Use(node time.Duration, f func(Set) (int, error)) (int, error) {
 	nodes, err := Find(*u, node)
 	if err != nil {
@@ -172,9 +171,9 @@ func (u *URLs) Use(node time.Duration, f func(Set) (int, error)) (int, error) {
 	return f(nodes)
 }
 
-// Child is the list of URLs for a command that we run: a redimutex inside it finds the same servers. A
-// password comes along only as the name of the file that it is in; without one, such a server refuses
-// the command loudly, while no list at all would have it lock on another server in silence.
+// Child returns the list of URLs for a command that redimutex runs, so that a redimutex inside it finds the same servers. A
+// password is passed on only as the name of the file that contains it. Without the password, such a server refuses the command
+// with an error. With no list at all, the command would silently lock on another server.
 func (s Set) Child() string {
 	var list []string
 	for i, n := range s {
@@ -185,11 +184,11 @@ func (s Set) Child() string {
 	return strings.Join(list, ",")
 }
 
-// streams are names of what this process has open, which is something else in another one.
+// streams matches names of files that this process has open: they mean other files in another process.
 var streams = regexp.MustCompile(`^/(dev/(stdin|fd/)|proc/)`)
 
-// reference is the file as a list may name it from any folder; "" if its name would break the list, or if it can be read only
-// once, as a pipe can.
+// reference returns a name of the file that is valid in a list and from any folder. It returns "" if the name would break the
+// list, or if the file can be read only once, as a pipe.
 func reference(name string) string {
 	path, err := filepath.Abs(name)
 	if err != nil || len(split(path)) != 1 || split(path)[0] != path || streams.MatchString(path) {
@@ -201,19 +200,19 @@ func reference(name string) string {
 	return "@" + path
 }
 
-// split takes a list of URLs apart. A comma or space that belongs to a password is percent-encoded.
+// split splits a list of URLs. A comma or space in a password is percent-encoded.
 func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
 }
 
-// readURLs returns the URLs in a file, without the lines that begin with #.
+// readURLs returns the URLs in a file, without lines that begin with #.
 func readURLs(name string) ([]string, error) {
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	var list []string
-	for line := range strings.Lines(strings.TrimPrefix(string(content), "\ufeff")) { // an editor may have put that in front
+	for line := range strings.Lines(strings.TrimPrefix(string(content), "\ufeff")) { // an editor may have put a BOM in front
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			list = append(list, split(line)...)
 		}
@@ -236,7 +235,7 @@ func newNode(raw string, patience time.Duration) (Node, error) {
 	}
 	n := Node{Pool: pool, Server: server.New(pool), TLS: u.Scheme == "rediss"}
 	u.User = nil
-	n.child = strings.ReplaceAll(u.String(), ",", "%2C") // which would end it in the list
+	n.child = strings.ReplaceAll(u.String(), ",", "%2C") // a comma would end it in the list
 	if u.Scheme == "unix" {
 		n.Address, n.Name, n.Private = u.Path, u.Path, true
 		if db := u.Query().Get("db"); db != "" {
@@ -270,7 +269,7 @@ func (s Set) Close() {
 	}
 }
 
-// Names are those of all servers, with their databases.
+// Names returns the names of all servers, with their databases.
 func (s Set) Names() string {
 	all := make([]string, len(s))
 	for i, n := range s {

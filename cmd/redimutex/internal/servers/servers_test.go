@@ -63,7 +63,7 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 	}
 }
 
-// As two variables leave it that are not set.
+// Two unset variables in a list leave such a value.
 func TestAVariableWithoutAURLIsAnErrorAndNotAnotherServer(t *testing.T) {
 	t.Setenv(EnvURL, " , ")
 	t.Setenv(EnvAppURL, "redis://app")
@@ -71,7 +71,7 @@ func TestAVariableWithoutAURLIsAnErrorAndNotAnotherServer(t *testing.T) {
 	assert.ErrorContains(t, err, EnvURL)
 }
 
-// Flags are no lists, so there a comma is an ordinary character of a password.
+// Flags are no lists, so a comma in a flag is an ordinary character of a password.
 func TestACommaThatCutsAPasswordInTwoIsNamed(t *testing.T) {
 	const raw, hint = "redis://:hunter,2@host", "a password has %2C and %20 for them"
 	file := filepath.Join(t.TempDir(), "urls")
@@ -196,7 +196,7 @@ func TestAdviceStandsBehindTheServersThatNeedIt(t *testing.T) {
 	}
 }
 
-// Two of three refuse, so the third is not waited for. The library has no variable for what its error says then.
+// Two of three servers refuse, so the library does not wait for the third. It exports no error for that.
 func TestWhoWasNotWaitedForGetsNoAdvice(t *testing.T) {
 	t.Parallel()
 	hung := redistest.Start(t)

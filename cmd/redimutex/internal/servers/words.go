@@ -18,11 +18,11 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// Explain says in one sentence which servers failed and why, and what to do about it. The advice stands behind the last of
-// the servers that need it.
+// Explain says in one sentence which servers failed and why, and what to do about it. Advice that several servers need is
+// given once, behind the last of them.
 func (s Set) Explain(err error) string { return cli.Printable(s.failures(err, hints(NodeErrors(err)))) }
 
-// hints returns the advice for each error, once. A server that was not waited for needs none, unless none has said anything.
+// hints returns the advice for each error, once. Servers that were not waited for get none, unless no other failed.
 func hints(errs []*redimutex.NodeError) []string {
 	all, none := make([]string, len(errs)), !slices.ContainsFunc(errs, awaited)
 	for i, n := range errs {
@@ -38,7 +38,7 @@ func hints(errs []*redimutex.NodeError) []string {
 	return all
 }
 
-// awaited reports whether the library has waited for what the server says. It has no variable for that.
+// awaited reports whether the library has waited for the server. The library exports no error for that.
 func awaited(n *redimutex.NodeError) bool { return n.Err.Error() != "no answer yet" }
 
 // Failures says which servers failed and why.
@@ -55,13 +55,13 @@ func (s Set) failures(err error, hints []string) string {
 	return strings.Join(words, "; ")
 }
 
-// Words is what an error of a server says, for people.
+// Words returns the error of a server in words for people.
 func Words(err error) string { return cli.Printable(Shortened(err).Error()) }
 
-// wantsCertificate matches what package tls makes of the alerts of a server whose client has shown none; it has no type for them.
+// wantsCertificate matches the errors of package tls if a server wants a client certificate. They have no type of their own.
 var wantsCertificate = regexp.MustCompile(`tls: (certificate required|bad certificate|handshake failure)`)
 
-// advice says what to do about the error of a server.
+// advice returns what to do about the error of a server.
 func advice(err error) string {
 	var said redis.Error
 	if !errors.As(Shortened(err), &said) {
@@ -110,17 +110,17 @@ func advice(err error) string {
 
 const lacks = " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with)"
 
-// looks matches the commands without which a user can't look, and can lock: doctor does not miss them.
+// looks matches the commands that a user needs for looking and not for locking: doctor does not miss them.
 var looks = regexp.MustCompile(`'(scan|type|getrange)'`)
 
-// What servers add to their words when a script fails: where in it, which helps no reader. Before
-// Redis 7 it stands in front; less of it if the script returns the error.
+// What servers add to the error of a failed script: the position in the script, which helps no reader. Before Redis 7 it is in
+// front; it is shorter if the script returns the error.
 var (
 	scriptBehind = regexp.MustCompile(`,? ?script: [0-9a-f]{40}, on @\S+`)
 	scriptBefore = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*|@user_script: \d+: )-?`)
 )
 
-// Shortened takes out of an error what is shown already, or what no user needs to know.
+// Shortened removes from an error what is shown elsewhere, or what no user needs to know.
 func Shortened(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
@@ -128,7 +128,7 @@ func Shortened(err error) error {
 	}
 	var said redis.Error
 	if errors.As(err, &said) {
-		if strings.Contains(string(said), "Protocol error: unauthenticated ") { // it limits what it reads until it knows us
+		if strings.Contains(string(said), "Protocol error: unauthenticated ") { // it limits what it reads before the login
 			return redis.Error("NOAUTH Authentication required.")
 		}
 		words := scriptBefore.ReplaceAllString(string(said), "")
@@ -158,5 +158,5 @@ func NodeErrors(err error) []*redimutex.NodeError {
 	return nil
 }
 
-// TooMany reports whether so many servers of n failed that the others are no majority.
+// TooMany reports whether so many of n servers failed that the others are no majority.
 func TooMany(failed, n int) bool { return failed > (n-1)/2 }

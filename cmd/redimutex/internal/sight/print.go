@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// String is the lock in words.
+// String describes the lock in words.
 func (s Sight) String() string {
 	words := []string{s.InWords()}
 	if s.Held {
@@ -36,7 +36,7 @@ func (s Sight) String() string {
 	return strings.Join(words, ", ")
 }
 
-// Perhaps is what a lock is of which we are not sure.
+// Perhaps describes a lock that is unsure.
 const Perhaps = "perhaps held: the servers that did not answer would decide"
 
 // Print shows the lock to people.
@@ -79,7 +79,7 @@ func (r *Lock) Print(w io.Writer) {
 	}
 }
 
-// silentQueue is after how long waiters are suspected that look once a second when they live.
+// silentQueue is how long waiters may be silent before they are suspected. Living waiters look once a second.
 const silentQueue = 5 * time.Second
 
 func (h Holder) String() string {
@@ -109,7 +109,7 @@ const unknownOwner = "an unknown owner"
 // Shared reports whether many may hold the lock.
 func (s Sight) Shared() bool { return s.Kind == server.Reader.Name || s.Kind == server.Semaphore.Name }
 
-// Holder is how the holder is called, or how many there are.
+// Holder returns the name of the holder, or how many holders there are.
 func (s Sight) Holder() string {
 	switch {
 	case s.Owner != "":
@@ -128,7 +128,7 @@ func (s Sight) Holder() string {
 	return unknownOwner
 }
 
-// InWords is the state in a few words.
+// InWords returns the state in a few words.
 func (s Sight) InWords() string {
 	if s.Held {
 		return "held by " + s.Holder()

@@ -1,4 +1,4 @@
-// Package sight is what several servers together say about a lock, for the verbs that look.
+// Package sight combines what several servers say about a lock, for the verbs that look at locks.
 package sight
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A Sight is what is known about a lock, by one server or by all of them together.
+// A Sight is what is known about a lock, from one server or from all of them together.
 type Sight struct {
 	Held    bool   `json:"held"`
 	Kind    string `json:"kind"`    // mutex, semaphore, reader or writer; "" if it is free
-	Holding int    `json:"holding"` // how many hold it; more than one of a semaphore, or of readers
-	Owner   string `json:"owner"`   // "" where many may hold it
+	Holding int    `json:"holding"` // how many hold it; may be more than one for a semaphore or readers
+	Owner   string `json:"owner"`   // "" if many may hold it
 	Foreign bool   `json:"foreign"`
-	NoToken bool   `json:"no_token"` // its value has no form of a token that we know
+	NoToken bool   `json:"no_token"` // its value has no known form of a token
 	TTL     int64  `json:"ttl_ms"`
 	Age     int64  `json:"age_ms"`
 	Fence   int64  `json:"fence"`
 	Waiting int    `json:"waiting"`
 }
 
-// A Server is what one of them says.
+// A Server is what one server says.
 type Server struct {
 	Address string `json:"address"`
 	Name    string `json:"name"` // with the database
@@ -38,16 +38,16 @@ type Server struct {
 	Error string `json:"error,omitempty"`
 }
 
-// A Holder is one of those who hold a semaphore, or read.
+// A Holder is one holder of a semaphore, or one reader.
 type Holder struct {
 	Owner string `json:"owner"`
 	TTL   int64  `json:"ttl_ms"` // of its own lease; -1: unknown
 }
 
-// A Waiter is one in the queue.
+// A Waiter is one waiter in the queue.
 type Waiter struct {
 	Owner     string `json:"owner"`
-	Kind      string `json:"kind"` // of lock that it wants
+	Kind      string `json:"kind"` // of the lock that it wants
 	Since     int64  `json:"waiting_ms"`
 	Listening *bool  `json:"listening"` // nil if unknown
 }
@@ -57,19 +57,18 @@ type Lock struct {
 	Key string `json:"key"`
 	Sight
 	Agree   int      `json:"agree"`            // how many servers have the same holder, at most
-	Unsure  bool     `json:"unsure"`           // not held, unless those who did not answer say so
+	Unsure  bool     `json:"unsure"`           // not held, unless the servers that did not answer say so
 	Holders []Holder `json:"holders,omitzero"` // of a semaphore, or readers; the first of them
 	Queue   []Waiter `json:"queue,omitzero"`
 	Looked  *int64   `json:"queue_looked_ms,omitzero"`
 	Servers []Server `json:"servers"`
 
-	Views []inspect.View `json:"-"` // with the tokens, which no other process gets to see
-	Most  inspect.View   `json:"-"` // that of the holder that most servers have
-	errs  []error        // of the servers that can't say anything
+	Views []inspect.View `json:"-"` // with the tokens, which are not printed
+	Most  inspect.View   `json:"-"` // the view of the holder that most servers have
+	errs  []error        // of the servers that have no answer
 }
 
-// Look asks all servers at once about one lock and its first hundred waiters. It fails if there is no
-// majority that answers.
+// Look asks all servers at once about one lock and its first hundred waiters. It fails if no majority answers.
 func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
 	all, err := LookAll(ctx, nodes, []string{key}, 100)
 	if err != nil {
@@ -78,9 +77,8 @@ func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
 	return all[0], all[0].Failure()
 }
 
-// LookAll looks at many locks and so many of their waiters. It fails if there is no majority of
-// servers that answers; what concerns one key alone is the failure of its Lock. It takes one look's time
-// once there are connections.
+// LookAll looks at many locks, and at the given number of waiters of each. It fails if no majority of servers answers. An
+// error about one key is the Failure of its Lock. Once connections exist, it takes the time of one look.
 func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int) ([]*Lock, error) {
 	views, failures := make([][]inspect.View, len(nodes)), make([]error, len(nodes))
 	var each sync.WaitGroup
@@ -100,7 +98,7 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 	return Join(nodes, keys, views, failures), nil
 }
 
-// Join makes one picture of each lock of what all servers have said of all of them, or why they have not.
+// Join combines the views of all servers into one Lock per key. failures says which servers gave none, and why.
 func Join(nodes servers.Set, keys []string, views [][]inspect.View, failures []error) []*Lock {
 	all := make([]*Lock, len(keys))
 	for k, key := range keys {
@@ -118,7 +116,7 @@ func Join(nodes servers.Set, keys []string, views [][]inspect.View, failures []e
 	return all
 }
 
-// LookAt looks at locks on one server. It may take longer to connect than for the look itself.
+// LookAt looks at locks on one server. Connecting may take longer than the look itself.
 func LookAt(ctx context.Context, n servers.Node, keys []string, waiters int) ([]inspect.View, error) {
 	if err := n.Dial(ctx); err != nil {
 		return nil, err
@@ -126,7 +124,7 @@ func LookAt(ctx context.Context, n servers.Node, keys []string, waiters int) ([]
 	return inspect.Look(ctx, n.Server, keys, waiters, servers.LookTimeout)
 }
 
-// take notes what one server says.
+// take notes the view of one server.
 func (r *Lock) take(node int, n servers.Node, v inspect.View) {
 	s := &r.Servers[node]
 	s.Address, s.Name = n.Address, n.Name
@@ -138,7 +136,7 @@ func (r *Lock) take(node int, n servers.Node, v inspect.View) {
 	r.Views[node], s.Sight = v, See(v)
 }
 
-// Failure returns why too few servers can say something about this key, or nil.
+// Failure returns why too few servers have an answer about this key, or nil.
 func (r *Lock) Failure() error {
 	if !servers.TooMany(len(r.errs), len(r.Views)) {
 		return nil
@@ -146,14 +144,13 @@ func (r *Lock) Failure() error {
 	return errors.Join(append([]error{redimutex.ErrUnavailable}, r.errs...)...)
 }
 
-// conclude makes one picture of what all servers have said. The order of the queue is that of the
-// server where it is longest.
+// conclude combines the views of all servers. The order of the queue is that of the server with the longest queue.
 func (r *Lock) conclude() {
 	r.Sight = Majority(r.Views)
 	r.Most, r.Agree = prevailing(r.Views)
 	for i := range r.Servers {
 		if s := &r.Servers[i]; r.Held && s.Fence != r.Fence {
-			s.Fence = 0 // a counter, which is not the fence of the holder
+			s.Fence = 0 // it is a counter, and not the fence of the holder
 		}
 	}
 	r.Unsure = !r.Held && r.Agree > 0 && !servers.TooMany(len(r.Views)-r.Agree-len(r.errs), len(r.Views))
@@ -175,7 +172,7 @@ func (r *Lock) conclude() {
 	}
 }
 
-// mostHolders is how many of many holders are listed.
+// mostHolders is the maximum number of holders that are listed.
 const mostHolders = 100
 
 func name(kind *server.Kind) string {
@@ -185,7 +182,7 @@ func name(kind *server.Kind) string {
 	return kind.Name
 }
 
-// See leaves the token out of a view.
+// See makes a Sight of a view: it leaves the token out.
 func See(v inspect.View) Sight {
 	left := v.Left.Milliseconds()
 	if v.Left < 0 {
@@ -200,7 +197,7 @@ func See(v inspect.View) Sight {
 	}
 }
 
-// inMillis is a time as JSON has it: -1 if it is unknown, which is 0 in a View.
+// inMillis returns a time as in the JSON output. An unknown time, which is 0 in a View, is -1 there.
 func inMillis(d time.Duration) int64 {
 	if d <= 0 {
 		return -1
@@ -218,8 +215,8 @@ func having(views []inspect.View, holder inspect.View) (same []inspect.View) {
 	return same
 }
 
-// prevailing returns the view of the holder that most servers have, and how many they are; 0 if
-// the lock is free on all of them.
+// prevailing returns the view of the holder that most servers have, and the number of these servers; 0 if the lock is free on
+// all.
 func prevailing(views []inspect.View) (most inspect.View, servers int) {
 	for _, v := range views {
 		if same := len(having(views, v)); same > servers {
@@ -229,9 +226,9 @@ func prevailing(views []inspect.View) (most inspect.View, servers int) {
 	return most, servers
 }
 
-// Majority is what the servers say together. The lock lasts as long as a majority of them has it, and
-// is as old as the server says that gave it last. Each server counts for itself, so its counter may be higher than the
-// fence of the holder, which was written to a majority: the fence is what a majority with this holder agrees on, or 0.
+// Majority returns what the servers say together. The lock lasts as long as a majority of them has it. Its age is that of the
+// server that gave it last. Each server counts fences for itself, so its counter may be higher than the fence of the holder,
+// which was written to a majority: the fence is the one on which a majority with this holder agrees, or 0.
 func Majority(views []inspect.View) Sight {
 	all := Sight{Age: -1}
 	for _, v := range views {
@@ -244,7 +241,7 @@ func Majority(views []inspect.View) Sight {
 		return all
 	}
 	same := having(views, most)
-	// What never ends is negative, and comes first.
+	// A TTL that never ends is negative, and sorts first as unsigned.
 	slices.SortFunc(same, func(a, b inspect.View) int { return cmp.Compare(uint64(b.Left), uint64(a.Left)) })
 	held := See(same[need-1])
 	held.Fence, held.Waiting, held.Age = 0, all.Waiting, -1

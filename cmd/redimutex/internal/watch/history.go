@@ -20,7 +20,7 @@ type event struct {
 	text string
 }
 
-// What can happen; the help says how each is told.
+// The kinds of events; the help explains each.
 const (
 	firstHeld  = "held"
 	firstFree  = "free"
@@ -38,31 +38,30 @@ const (
 const (
 	rateWindow  = 10 * time.Second
 	keptEvents  = 5
-	clockMargin = 5 * time.Millisecond // a TTL is told in milliseconds, and a look takes time as well
+	clockMargin = 5 * time.Millisecond // a TTL is in milliseconds, and a look takes time as well
 )
 
-// A history is what has been seen of one lock. The times of looks are given, so that it can be tried
-// without waiting.
+// A history is what was seen of one lock. Its methods get the times of the looks, so that tests need not wait.
 type history struct {
-	lock   *sight.Lock  // the last look, also if it failed or was not sure
-	last   sight.Sight  // what the last one saw that did not
-	most   inspect.View // and who held it then
-	fences []int64      // the last one of each server
-	seen   time.Time    // when that was; zero before the first
-	broken bool         // a look has failed since
-	told   bool         // and an event says so
+	lock   *sight.Lock  // of the last look, even if it failed or was unsure
+	last   sight.Sight  // of the last look that did not fail
+	most   inspect.View // the holder at that look
+	fences []int64      // the highest fence seen on each server
+	seen   time.Time    // when that look was; zero before the first
+	broken bool         // a look has failed since then
+	told   bool         // and an event has said so
 	error  string       // why the last look failed, or ""
 
 	began time.Time     // the first look
-	since time.Time     // the first look that saw it as it is
-	prior time.Time     // the look before, which saw it otherwise; zero if there was none
-	scale time.Duration // the longest time that was seen to be left of this hold
+	since time.Time     // the first look that saw the present state
+	prior time.Time     // the look before it, which saw another state; zero if there was none
+	scale time.Duration // the most time left that was seen of this hold
 
 	handovers []time.Time // in the last rateWindow
 	events    []event     // the last ones, oldest first
 }
 
-// look takes in what a survey says, and returns what has happened since the one before.
+// look adds a survey's view of the lock, and returns what has happened since the one before.
 func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
 	h.lock = r
 	if h.began.IsZero() {
@@ -84,8 +83,8 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	return news
 }
 
-// fail notes a look that failed, or was not sure. That servers are gone is told once for all locks; here is told what
-// concerns this one alone.
+// fail notes a look that failed or was unsure. Outages of servers are reported once for all locks; this reports only what
+// concerns this lock.
 func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
 	kind, reason, text := unsure, sight.Perhaps, sight.Perhaps
 	for _, s := range r.Servers {
@@ -101,7 +100,7 @@ func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	return news
 }
 
-// compare tells what must have happened since the last look that did not fail.
+// compare returns what must have happened since the last look that did not fail.
 func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 	was, is := h.last, r.Sight
 	shared := was.Shared() && is.Shared()
@@ -150,8 +149,8 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 	return news
 }
 
-// stays reports whether one of those who hold a lock together held it before. If not all of them are known, one may have.
-// Where only one can hold it, the caller compares the tokens.
+// stays reports whether one of the present holders of a shared lock held it before. If not all holders are known, one may
+// have. For a lock with one holder, the caller compares the tokens.
 func stays(before, now inspect.View) bool {
 	for _, v := range []inspect.View{before, now} {
 		if len(v.Holders) == 0 || len(v.Holders) < v.Holding {
@@ -163,8 +162,7 @@ func stays(before, now inspect.View) bool {
 	})
 }
 
-// fenced reports whether a majority of servers has given a new fence. One alone proves nothing: it may have
-// been away.
+// fenced reports whether a majority of servers has given a new fence. A single server proves nothing: it may have been away.
 func (h *history) fenced(r *sight.Lock) bool {
 	risen := 0
 	for i, v := range r.Views {
@@ -182,8 +180,8 @@ func (h *history) remember(r *sight.Lock) {
 	}
 }
 
-// ending tells how the last hold has ended. Whether a key was deleted by its holder or by another client
-// leaves no trace. That it expired is said if no process has renewed it when that was due.
+// ending says how the last hold ended. There is no trace of whether its holder or another client deleted the key. ending says
+// that it expired if no process renewed it when that was due.
 func (h *history) ending(at time.Time) (kind, text string) {
 	who, left := h.last.Holder(), h.left(h.seen)
 	after := ""
@@ -199,30 +197,30 @@ func (h *history) ending(at time.Time) (kind, text string) {
 	return vanished, "gone: released by " + who + ", or expired"
 }
 
-// left is what is left of the hold. The server said it at the last look.
+// left returns what is left of the hold, computed from the TTL at the last look.
 func (h *history) left(now time.Time) time.Duration {
 	return max(time.Duration(h.last.TTL)*time.Millisecond-now.Sub(h.seen), 0)
 }
 
-// age is for how long the lock has been as it is. If it is not known, it is at least so long.
+// age returns how long the lock has been in its present state. If known is false, the real age may be higher.
 func (h *history) age(now time.Time) (age time.Duration, known bool) {
 	age, known = max(now.Sub(h.since), 0), !h.prior.IsZero()
 	if h.last.Held && h.last.Age >= 0 {
 		told := time.Duration(h.last.Age)*time.Millisecond + now.Sub(h.seen)
-		if !known || told < now.Sub(h.prior) { // else it is that of the fence of an earlier holder
+		if !known || told < now.Sub(h.prior) { // otherwise it belongs to the fence of an earlier holder
 			return told, true
 		}
 	}
 	return age, known
 }
 
-// rate is how many hand-offs were seen in a second.
+// rate returns how many hand-offs were seen per second.
 func (h *history) rate(now time.Time) float64 {
 	window := min(max(now.Sub(h.began), time.Second), rateWindow)
 	return float64(len(h.handovers)) / window.Seconds()
 }
 
-// withFence is what is said of the fence of a lock.
+// withFence returns the words about the fence of a lock.
 func withFence(s sight.Sight) string {
 	if s.Fence == 0 {
 		return ""

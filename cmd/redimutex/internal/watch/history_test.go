@@ -21,7 +21,7 @@ const (
 	tokenB = "f47ac10b-58cc-4372-a567-0e02b2c3d478 b"
 )
 
-// holds is a server on which a token has the lock for so much longer.
+// holds returns the view of a server on which a token has the lock for this long.
 func holds(token string, left time.Duration) inspect.View {
 	return inspect.View{Kind: server.Mutex, Holder: token, Left: left, Age: -1}
 }
@@ -31,7 +31,7 @@ func fenced(v inspect.View, fence int64) inspect.View {
 	return v
 }
 
-// A past is a history to which looks are added half a second after each other.
+// A past is a history whose looks are half a second apart.
 type past struct {
 	history
 	now time.Time
@@ -39,7 +39,7 @@ type past struct {
 
 func newPast() *past { return &past{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
 
-// joined is what the servers together say.
+// joined combines the views of several servers.
 func joined(views ...inspect.View) *sight.Lock {
 	var nodes servers.Set
 	var said [][]inspect.View
@@ -50,7 +50,7 @@ func joined(views ...inspect.View) *sight.Lock {
 	return sight.Join(nodes, []string{"job"}, said, make([]error, len(views)))[0]
 }
 
-// look adds one, in which the servers say this. It returns what has happened, in short.
+// look adds a look with these views. It returns what has happened, in short.
 func (p *past) look(views ...inspect.View) (short []string) {
 	p.now = p.now.Add(defaultInterval)
 	failed := 0
@@ -99,7 +99,7 @@ func TestWatchTellsHowAHoldCameAndEnded(t *testing.T) {
 	}
 }
 
-// many is a server on which some tokens hold a lock together, and perhaps more whom a look does not tell.
+// many returns the view of a server on which these tokens hold a lock together, perhaps with others that a look does not see.
 func many(kind *server.Kind, holding int, tokens ...string) inspect.View {
 	v := inspect.View{Kind: kind, Holding: holding, Left: 10 * time.Second, Age: -1}
 	for _, token := range tokens {

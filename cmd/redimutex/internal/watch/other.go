@@ -7,5 +7,5 @@ import "os"
 func (s *screen) suspensions() <-chan os.Signal { return nil }
 func (s *screen) suspend()                      {}
 
-// eachKey can't do that here.
+// eachKey returns nil: the terminal can't be set on this system.
 func eachKey(*os.File) (back func()) { return nil }

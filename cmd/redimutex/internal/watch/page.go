@@ -13,14 +13,14 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A page is the picture of a watch at a terminal.
+// A page is the picture that a watch shows at a terminal.
 type page struct {
 	*chronicle
 	screen *screen
 	title  string
 }
 
-// frameTime is the time between two pictures. The servers are not asked for each.
+// frameTime is the time between two pictures. A picture need not ask the servers.
 const frameTime = 100 * time.Millisecond
 
 func newPage(w io.Writer, o *options, c *chronicle, style cli.Style) *page {
@@ -35,7 +35,7 @@ func (p *page) survey(s *survey) {
 }
 
 func (p *page) frame(now time.Time) {
-	if len(p.histories) > 0 && p.histories[0].lock != nil { // there is something to be shown
+	if len(p.histories) > 0 && p.histories[0].lock != nil { // there is something to show
 		width, height := p.screen.size()
 		p.screen.draw(p.rows(now, width, height))
 	}
@@ -46,7 +46,7 @@ type piece struct{ text, colour string }
 
 type row []piece
 
-// rows is the picture for a terminal of that size.
+// rows returns the picture for a terminal of that size.
 func (p *page) rows(now time.Time, width, height int) []row {
 	rows := []row{{{"redimutex watch", cli.Strong}, {"  " + now.Format(time.TimeOnly) + "  " + p.title, cli.Dim}}}
 	for _, name := range slices.Sorted(maps.Keys(p.down)) {
@@ -64,7 +64,7 @@ func (p *page) rows(now time.Time, width, height int) []row {
 	for i, b := range blocks {
 		rows = append(append(rows, row{}), b...)
 		h := p.histories[i]
-		for k := len(h.events) - 1; k >= max(len(h.events)-events, 0); k-- { // the last one on top
+		for k := len(h.events) - 1; k >= max(len(h.events)-events, 0); k-- { // the newest on top
 			e := h.events[k]
 			rows = append(rows, row{{"  " + e.at.Format(time.TimeOnly) + " " + e.text, cli.Dim}})
 		}
@@ -105,7 +105,7 @@ func (h *history) block(now time.Time, width int, st cli.Style) []row {
 	return append(rows, h.dissent()...)
 }
 
-// bar shows what is left of the hold.
+// bar shows how much is left of the hold.
 func (h *history) bar(now time.Time, width int, st cli.Style) row {
 	left := h.left(now)
 	text := " " + inTenths(left) + " left"
@@ -115,12 +115,12 @@ func (h *history) bar(now time.Time, width int, st cli.Style) row {
 		full = min(int(int64(size)*int64(left)/int64(h.scale)), size)
 	}
 	if left < h.scale/3 {
-		colour = cli.Red // it should have been renewed long ago
+		colour = cli.Red // a renewal should have come long ago
 	}
 	return row{{"  ", ""}, {strings.Repeat(st.Full(), full), colour}, {strings.Repeat(st.None(), size-full), cli.Dim}, {text, ""}}
 }
 
-// inTenths is a time of which people see the end.
+// inTenths formats a time that people watch running down.
 func inTenths(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1fs", d.Seconds())
@@ -128,7 +128,7 @@ func inTenths(d time.Duration) string {
 	return d.Truncate(time.Second).String()
 }
 
-// facts are the numbers beside the bar.
+// facts returns the numbers below the bar.
 func (h *history) facts(now time.Time) string {
 	facts := []string{fmt.Sprintf("%d waiting", h.last.Waiting)}
 	if rate := h.rate(now); rate > 0 {
@@ -140,7 +140,7 @@ func (h *history) facts(now time.Time) string {
 	return strings.Join(facts, ", ")
 }
 
-// dissent shows how many of several servers agree, and those that don't.
+// dissent shows how many of several servers agree, and the servers that don't.
 func (h *history) dissent() (rows []row) {
 	all := len(h.lock.Servers)
 	if all == 1 {
@@ -162,7 +162,7 @@ func (h *history) dissent() (rows []row) {
 	return append([]row{{{fmt.Sprintf("  %d of %d servers agree", agree, all), cli.Dim}}}, rows...)
 }
 
-// paint is the row in at most so many columns. A text that is cut ends with three dots.
+// paint returns the row in at most width columns. If text is cut, it ends with three dots.
 func (r row) paint(width int, st cli.Style) string {
 	var b strings.Builder
 	length := 0

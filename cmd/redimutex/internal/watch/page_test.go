@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 )
 
-// text is what a row looks like without colours.
+// text returns rows without colours.
 func text(rows []row, width int) (lines []string) {
 	for _, r := range rows {
 		lines = append(lines, r.paint(width, cli.Style{}))

@@ -10,18 +10,18 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A poller looks at locks on all servers again and again. Every server is asked for all of them at
-// once, and is not asked again before it has answered.
+// A poller looks at locks on all servers again and again. It asks all servers at once, and asks none again before that has
+// answered.
 type poller struct {
 	keys     []string
 	nodes    servers.Set
 	interval time.Duration
 	sources  []source
-	answers  chan answer // has room for one of each server, so that the goroutine of a late one need not wait to give it
+	answers  chan answer // has room for one answer of each server, so that a late goroutine need not wait
 	rounds   int
 }
 
-// A source is one server, as the poller knows it.
+// A source is the poller's knowledge about one server.
 type source struct {
 	busy  bool // it has not answered yet
 	heard time.Time
@@ -40,8 +40,8 @@ type answer struct {
 type survey struct {
 	at    time.Time
 	locks []*sight.Lock
-	down  map[string]string // the servers that say nothing at all, and why
-	gone  bool              // they are too many
+	down  map[string]string // the servers that do not answer at all, and why
+	gone  bool              // too many servers are down
 }
 
 func newPoller(keys []string, nodes servers.Set, interval time.Duration) *poller {
@@ -50,7 +50,7 @@ func newPoller(keys []string, nodes servers.Set, interval time.Duration) *poller
 	}
 }
 
-// start looks until ctx ends. The first survey may take as long as connections may take to be made.
+// start looks until ctx ends. The first survey may take as long as connecting.
 func (p *poller) start(ctx context.Context) <-chan *survey {
 	surveys := make(chan *survey)
 	go func() {
@@ -74,8 +74,7 @@ func (p *poller) start(ctx context.Context) <-chan *survey {
 	return surveys
 }
 
-// look asks the servers that are not being asked, and takes what has been answered when all of them
-// have answered or patience is over.
+// look asks the servers that are not busy. It returns what is known when all of them have answered or patience is over.
 func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
 	p.rounds++
 	asked := 0
@@ -111,7 +110,7 @@ func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
 	return p.conclude(time.Now())
 }
 
-// stale is after how long the last answer of a server says nothing about now.
+// stale returns the age from which a server's last answer says nothing about the present.
 func (p *poller) stale() time.Duration { return max(2*time.Second, 3*p.interval) }
 
 func (p *poller) conclude(now time.Time) *survey {
@@ -133,7 +132,7 @@ func (p *poller) conclude(now time.Time) *survey {
 	return s
 }
 
-// aged is a view as it is some time later, if nothing has happened since.
+// aged returns a view as it would be after d, if nothing has happened since.
 func aged(v inspect.View, d time.Duration) inspect.View {
 	if v.Left > 0 {
 		v.Left = max(v.Left-d, 0)
@@ -144,7 +143,7 @@ func aged(v inspect.View, d time.Duration) inspect.View {
 	return v
 }
 
-// unknown returns the first lock about which too few servers say something, or nil.
+// unknown returns the first lock about which too few servers have an answer, or nil.
 func (s *survey) unknown() *sight.Lock {
 	for _, r := range s.locks {
 		if r.Failure() != nil {
@@ -154,12 +153,12 @@ func (s *survey) unknown() *sight.Lock {
 	return nil
 }
 
-// free reports whether a majority says of each lock that no process holds it.
+// free reports whether, for each lock, a majority says that it is free.
 func (s *survey) free() bool {
 	return !slices.ContainsFunc(s.locks, func(r *sight.Lock) bool { return freeOn(r) <= len(r.Servers)/2 })
 }
 
-// freeOn returns how many servers say that no process holds the lock.
+// freeOn returns how many servers say that the lock is free.
 func freeOn(r *sight.Lock) (n int) {
 	for _, s := range r.Servers {
 		if !s.Held && s.Error == "" {

@@ -8,16 +8,16 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// A screen is a terminal of which we use all. What it showed before is back when we are done.
+// A screen is the whole of a terminal. Afterwards the terminal shows again what it showed before.
 type screen struct {
 	w     io.Writer
 	style cli.Style
 	on    bool
 	rows  []row  // of the last picture
-	shown string // what was written for it
+	shown string // the text that was written for it
 }
 
-// What terminals have understood since xterm: the other screen, no cursor, no line breaks by themselves.
+// Sequences that terminals have understood since xterm: the alternate screen, no cursor, no automatic line breaks.
 const (
 	screenOn  = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	screenOff = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -25,12 +25,12 @@ const (
 
 func newScreen(w io.Writer, style cli.Style) *screen { return &screen{w: w, style: style} }
 
-// size is how many columns and rows there are.
+// size returns the number of columns and rows.
 func (s *screen) size() (width, height int) {
 	return cli.Size(s.w)
 }
 
-// draw shows a picture in the place of the last.
+// draw shows a picture in place of the last one.
 func (s *screen) draw(rows []row) {
 	width, height := s.size()
 	var b strings.Builder
@@ -54,7 +54,7 @@ func (s *screen) draw(rows []row) {
 	s.write(s.shown)
 }
 
-// leave gives the screen back.
+// leave restores the terminal.
 func (s *screen) leave() {
 	if s.on {
 		s.on = false
@@ -62,7 +62,7 @@ func (s *screen) leave() {
 	}
 }
 
-// end leaves the last picture where the next prompt comes: the user who has ended us may have seen what was wanted.
+// end leaves the last picture above the next prompt: the user who ended the watch may have seen what was wanted.
 func (s *screen) end() {
 	if !s.on {
 		return
@@ -78,15 +78,15 @@ func (s *screen) write(text string) {
 	io.WriteString(s.w, text) //nolint:errcheck // nowhere to say so
 }
 
-// Keys are those that a user types at the terminal while the picture is shown. The terminal hands
-// them over one by one, without showing them; Ctrl-C and Ctrl-Z still are signals.
+// keys are the keys that a user types while the picture is shown. The terminal delivers them one by one, without showing them.
+// Ctrl-C and Ctrl-Z are still signals.
 type keys struct {
 	quit chan struct{} // q was typed
-	in   *os.File      // what they are read from; nil: nothing is
-	back func()        // makes the terminal again what it was; nil: it is
+	in   *os.File      // where keys are read; nil: they are not read
+	back func()        // restores the terminal; nil: it is restored
 }
 
-// listen begins to listen for q, where stdin is the terminal.
+// listen starts to listen for q, if stdin is the terminal.
 func listen(t *cli.Terminal) *keys {
 	k := &keys{quit: make(chan struct{})}
 	if !cli.IsTerminal(t.In) {
@@ -94,7 +94,7 @@ func listen(t *cli.Terminal) *keys {
 	}
 	k.in = t.In
 	if k.take(); k.back == nil {
-		k.in = nil // in the background, where reading would stop us
+		k.in = nil // in the background: to read would stop this process
 		return k
 	}
 	go func() {
@@ -113,14 +113,14 @@ func listen(t *cli.Terminal) *keys {
 	return k
 }
 
-// take has the terminal hand over each key at once.
+// take makes the terminal deliver each key at once.
 func (k *keys) take() {
 	if k.in != nil && k.back == nil {
 		k.back = eachKey(k.in)
 	}
 }
 
-// release makes the terminal again what it was.
+// release restores the terminal.
 func (k *keys) release() {
 	if k.back != nil {
 		k.back()

@@ -12,13 +12,13 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A chronicle is what has been seen of all locks and servers.
+// A chronicle is what was seen of all locks and servers.
 type chronicle struct {
 	histories []*history
-	down      map[string]outage // the servers that say nothing
+	down      map[string]outage // the servers that do not answer
 }
 
-// An outage is since when a server says nothing, and why.
+// An outage says since when a server has not answered, and why.
 type outage struct {
 	since  time.Time
 	reason string
@@ -32,7 +32,7 @@ func newChronicle(keys []string) *chronicle {
 	return c
 }
 
-// take takes a survey in. It returns what has happened to each lock, and to the servers.
+// take adds a survey. It returns what has happened to each lock, and to the servers.
 func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.down)) {
 		o, known := c.down[name]
@@ -57,10 +57,10 @@ func (c *chronicle) take(s *survey) (news [][]event, servers []string) {
 	return news, servers
 }
 
-// lines tell what happens line by line: for a log, or as JSON for a script.
+// lines reports events line by line: for a log, or as JSON for a script.
 type lines struct {
 	w     io.Writer
-	where string // the names of the servers; "" when they were told, at the first look
+	where string // the names of the servers; "" after the first look has shown them
 	*chronicle
 	asJSON bool
 }
@@ -68,7 +68,7 @@ type lines struct {
 // stamp is the form of a time in a line.
 const stamp = "2006-01-02T15:04:05.000Z07:00"
 
-// A lookLine is what one look saw of one lock.
+// A lookLine is the result of one look at one lock.
 type lookLine struct {
 	Time  string `json:"time"`
 	Key   string `json:"key"`
@@ -109,7 +109,7 @@ func (l *lines) survey(s *survey) {
 	}
 }
 
-// waitingText is what a line says of those who wait.
+// waitingText returns the words about waiters in a line.
 func waitingText(n int) string {
 	if n == 0 {
 		return ""
@@ -117,7 +117,7 @@ func waitingText(n int) string {
 	return fmt.Sprintf(", %d waiting", n)
 }
 
-// line is the look at at as JSON.
+// line returns the look at time at, as JSON.
 func (h *history) line(at string, news []event) lookLine {
 	line := lookLine{
 		Time: at, Key: h.lock.Key, Known: !h.broken, Error: h.error, Sight: sight.Sight{Age: -1},

@@ -40,7 +40,7 @@ func TestWatchDrawsAPictureAndCtrlCGivesTheScreenBack(t *testing.T) {
 	assert.NotContains(t, y.Out(), m.Key()+": ", "no lines between the pictures")
 }
 
-// unpainted is a line without its colours, and without its end.
+// unpainted returns a line without its colours, and without its end.
 func unpainted(line string) string {
 	for _, code := range []string{"0", cli.Red, cli.Blue, cli.Dim, cli.Strong} {
 		line = strings.ReplaceAll(line, "\x1b["+code+"m", "")

@@ -10,21 +10,21 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// suspensions tells that a user has typed Ctrl-Z.
+// suspensions returns a channel that reports that the user has typed Ctrl-Z.
 func (s *screen) suspensions() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTSTP)
 	return c
 }
 
-// suspend gives the screen back and stops, until the shell continues us.
+// suspend restores the terminal and stops this process, until the shell continues it.
 func (s *screen) suspend() {
 	s.leave()
 	cli.StopUs(func() {})
 }
 
-// eachKey sets the terminal so that it hands over each key at once, and shows none. It returns what sets
-// it back, or nil if it can't be set, or is not ours because we are in the background.
+// eachKey makes the terminal deliver each key at once, and show none. It returns the function that undoes this. It returns nil
+// if the terminal can't be set, or if this process is in the background and does not have it.
 func eachKey(f *os.File) (back func()) {
 	if cli.Foreground(f.Fd()) != syscall.Getpgrp() {
 		return nil

@@ -85,7 +85,7 @@ func Command() *cli.Command {
 	}
 }
 
-// Options are what one redimutex watch is asked to do.
+// options are what one redimutex watch is asked to do.
 type options struct {
 	keys      []string
 	nodes     servers.Set
@@ -95,7 +95,7 @@ type options struct {
 	asJSON    bool
 }
 
-// check takes the keys in, and says what is wrong with them or with the times.
+// check takes over the keys, and returns what is wrong with them or with the times.
 func (o *options) check(words []string) (err error) {
 	if o.keys, err = cli.Keys(words); err != nil {
 		return err
@@ -109,14 +109,14 @@ func (o *options) check(words []string) (err error) {
 	return nil
 }
 
-// run looks until it is enough. It returns the exit status.
+// run looks until an end is reached. It returns the exit status.
 func (o *options) run(t *cli.Terminal) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
 	surveys := newPoller(o.keys, o.nodes, o.interval).start(ctx)
 	seen := newChronicle(o.keys)
 	show := (&lines{w: t.Out, where: ", on " + o.nodes.Names(), asJSON: o.asJSON, chronicle: seen}).survey
-	var picture *page // nil: there is no terminal, and lines are told
+	var picture *page // nil: there is no terminal, so lines are printed
 	var keys *keys
 	var frames <-chan time.Time
 	var suspended <-chan os.Signal
@@ -165,7 +165,7 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 	}
 }
 
-// verdict is the exit status of a watch that ends by itself.
+// verdict returns the exit status of a watch that ends by itself.
 func (o *options) verdict(free bool) int {
 	if o.untilFree && !free {
 		return cli.Failure
