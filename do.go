@@ -25,7 +25,7 @@ func (m *exclusive) Do(ctx context.Context, f func(ctx context.Context) error) e
 
 // do runs f in a hold of its own; or, with [WithReentrancy], in the hold of an outer Do that has all keys of o.
 func (o *object) do(ctx context.Context, f func(context.Context) error, timeout time.Duration) error {
-	must(o.client != nil, zero)
+	must(o.client != nil, zeroValue)
 	must(f != nil, "Do needs a function, and got nil")
 	if o.config.reentrant {
 		if outer := o.around(ctx); outer != nil && !o.upgrades(outer) && outer.lease.of.covers(o) && outer.users.enter() {

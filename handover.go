@@ -179,7 +179,7 @@ type takings struct {
 // If goroutines of this process already wait for the lock, end the hold by [Lease.Release], not by Unlock. After a loss one of
 // them may have the lock, and Unlock would end its hold.
 func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
-	must(m.client != nil, zero)
+	must(m.client != nil, zeroValue)
 	var why error
 	switch {
 	case h.secret == nil:

@@ -92,7 +92,7 @@ func (m *exclusive) Unlock() { m.unlocked("Unlock", m.UnlockContext(context.Back
 //   - [ErrUnavailable] when too few servers answered, or a [NodeError] alone when they refused;
 //   - the cause of ctx, if ctx ended the wait.
 func (m *exclusive) UnlockContext(ctx context.Context) error {
-	must(m.client != nil, zero)
+	must(m.client != nil, zeroValue)
 	if l := m.hold.Load(); l != nil {
 		return l.unlock(ctx, "Unlock")
 	}

@@ -36,14 +36,14 @@ func (o *object) Client() *Client { return o.client }
 // log to it, too.
 func (o *object) Logger() *slog.Logger { return cmp.Or(o.config.logger, slog.Default()) }
 
-const zero = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
+const zeroValue = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
 
-// once is the timeout of a call that tries once.
-const once time.Duration = -1
+// tryOnce is the timeout of a call that tries tryOnce.
+const tryOnce time.Duration = -1
 
 // acquire gets a hold. The timeout is that of LockContext: with 0 only ctx ends the wait, below 0 acquire tries once.
 func (o *object) acquire(ctx context.Context, timeout time.Duration) (*Lease, error) {
-	must(o.client != nil, zero)
+	must(o.client != nil, zeroValue)
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)

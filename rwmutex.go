@@ -110,7 +110,7 @@ func (m *RWMutex) RUnlock() { m.readers.unlocked("RUnlock", m.RUnlockContext(con
 // [Mutex.UnlockContext] returns. If a reader's lease was lost, the next call ends that hold and returns [ErrLost]. The other
 // readers of m keep their holds.
 func (m *RWMutex) RUnlockContext(ctx context.Context) error {
-	must(m.readers.client != nil, zero)
+	must(m.readers.client != nil, zeroValue)
 	_ = ctx.Err() // a nil ctx panics before anything is changed
 	for l := m.held.take(); l != nil; l = m.held.take() {
 		if claimed, err := l.release(ctx); claimed { // else its Lease.Release was faster
@@ -128,7 +128,7 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) er
 
 // TryRDo is [RWMutex.RDo], but tries to lock m only once. If that fails, it returns the error of [Mutex.TryLockContext].
 func (m *RWMutex) TryRDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return m.readers.do(ctx, f, once)
+	return m.readers.do(ctx, f, tryOnce)
 }
 
 // RAcquire is RLockContext(ctx, 0), and returns the hold. [Lease.Release] ends that hold, and RUnlock never does.
@@ -136,7 +136,7 @@ func (m *RWMutex) RAcquire(ctx context.Context) (*Lease, error) { return m.reade
 
 // TryRAcquire is RAcquire, but tries only once. The errors are those of [Mutex.TryLockContext].
 func (m *RWMutex) TryRAcquire(ctx context.Context) (*Lease, error) {
-	return m.readers.acquire(ctx, once)
+	return m.readers.acquire(ctx, tryOnce)
 }
 
 // RLocker returns a [sync.Locker] whose Lock and Unlock are RLock and RUnlock of m.

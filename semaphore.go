@@ -63,7 +63,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Lease, error) { return s.acqu
 
 // TryAcquire tries once to get a permit, as [Mutex.TryLockContext] does, with its errors. If another call has just been cut
 // short by its ctx, the permit of that call may not be back yet.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, once) }
+func (s *Semaphore) TryAcquire(ctx context.Context) (*Lease, error) { return s.acquire(ctx, tryOnce) }
 
 // Do waits for a permit, runs f, and gives the permit back, as [Mutex.Do] does with a lock. The ctx of f ends when the permit
 // is lost, and [LeaseFrom] finds the hold in it.
@@ -76,7 +76,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context) error) e
 
 // TryDo is [Semaphore.Do], but tries only once. If that fails, it returns the error of [Semaphore.TryAcquire].
 func (s *Semaphore) TryDo(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.do(ctx, f, once)
+	return s.do(ctx, f, tryOnce)
 }
 
 // Permits returns how many holders s admits at a time.
@@ -88,7 +88,7 @@ func (s *Semaphore) Permits() int { return s.permits }
 // The error matches [ErrUnavailable] when the server did not answer, [ErrClosed] when the Client is closed, and the cause of
 // ctx when that ended. If the key is of another kind, or the server refuses, it is a [NodeError] that says so.
 func (s *Semaphore) InUse(ctx context.Context) (int, error) {
-	must(s.client != nil, zero)
+	must(s.client != nil, zeroValue)
 	n, f := s.client.engine.InUse(ctx, s.key, &s.config.terms)
 	if f != nil {
 		return 0, s.toError(ctx, f)

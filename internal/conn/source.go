@@ -28,8 +28,8 @@ type Source struct {
 	// Any other pool must be used on a goroutine that no caller waits for: a Dial, a TestOnBorrow, a connection without
 	// timeouts or an unknown kind of pool may block for as long as the server hangs.
 	Punctual bool
-	// Keeps says that the pool may keep the ctx of a checkout or wait for its Done. Otherwise it only reads the deadline.
-	Keeps bool
+	// KeepsContext says that the pool may keep the ctx of a checkout or wait for its Done. Otherwise it only reads the deadline.
+	KeepsContext bool
 	// Cluster says that each key may lead to another server. Scattered says that this is so or can't be ruled out.
 	Cluster, Scattered bool
 	// Lifetime is how long a connection may be used; 0: no limit.
@@ -53,12 +53,12 @@ func Of(pool Pool) *Source {
 	if p, ours := pool.(interface{ Source() *Source }); ours {
 		return p.Source()
 	}
-	s := &Source{Pool: pool, Redials: 20, Keeps: true}
+	s := &Source{Pool: pool, Redials: 20, KeepsContext: true}
 	switch p := pool.(type) {
 	case *redis.Pool:
 		if p != nil {
 			s.Punctual = punctual(p)
-			s.Keeps = p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
+			s.KeepsContext = p.Wait && p.MaxActive > 0 || !s.Punctual && (p.DialContext != nil || p.TestOnBorrowContext != nil)
 			s.Lifetime, s.Limit, s.Dial = p.MaxConnLifetime, max(p.MaxActive, 0), s.bounded(dialOf(p))
 		}
 	case interface{ Dial() (redis.Conn, error) }:

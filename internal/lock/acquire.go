@@ -51,7 +51,7 @@ func (e *Engine) Lock(ctx context.Context, c *Call, h *Hold) Result {
 	for s := inLine; s != held && s != failed; {
 		switch s {
 		case inLine:
-			s = a.line(ctx)
+			s = a.awaitTurn(ctx)
 		case trying:
 			s = a.try(ctx)
 		case waiting:
@@ -91,9 +91,9 @@ func (a *acquisition) finish() {
 	}
 }
 
-// line waits for the turn among the goroutines of this process. If an earlier call left a grant or a bid that this call can
-// use, line starts from that.
-func (a *acquisition) line(ctx context.Context) state {
+// awaitTurn waits for the turn among the goroutines of this process. If an earlier call left a grant or a bid that this call
+// can use, awaitTurn starts from that.
+func (a *acquisition) awaitTurn(ctx context.Context) state {
 	if ctx.Err() != nil {
 		return a.fail(&quorum.Failure{Kind: quorum.Ended})
 	}

@@ -26,9 +26,9 @@ type Grant struct {
 	votes quorum.Votes
 	lease keepalive.Lease
 
-	turn    atomic.Bool  // it has the turn of its line, and passes it on at the end
-	over    atomic.Bool  // no hold may follow: the time for reuse is over, or a holder has begun to change the lock
-	lostKey atomic.Int32 // which of the keys the servers have lost, as far as known
+	turn        atomic.Bool  // it has the turn of its line, and passes it on at the end
+	noMoreHolds atomic.Bool  // no hold may follow: the time for reuse is over, or a holder has begun to change the lock
+	lostKey     atomic.Int32 // which of the keys the servers have lost, as far as known
 
 	released bool // or about to be: no hold may begin; guarded by mu, and placed in the padding before it
 	mu       sync.Mutex

@@ -15,7 +15,7 @@ type Again func(context.Context) *quorum.Failure
 // HandOver ends the hold, whatever the servers answer, and puts token in its place for the TTL within. r: how it ended.
 func (h *Hold) HandOver(ctx context.Context, token string, within time.Duration) (again Again, r keepalive.Reason, f *quorum.Failure) {
 	g, now := h.grant, time.Now()
-	g.over.Store(true)
+	g.noMoreHolds.Store(true)
 	r, f = h.end(ctx, now, func(keep time.Time) *quorum.Failure {
 		to := g.votes.InPlace(token, max(within, keep.Sub(now)+time.Millisecond)) // the server counts whole ms
 		give := func(ctx context.Context) *quorum.Failure {
@@ -58,7 +58,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 	}
 	if x == nil || x.old != old || x.grant.votes.Spent() {
 		g := k.newGrant(c)
-		g.over.Store(true) // it is not kept for the next hold: that call may have the turn, and looks for the lock on the servers
+		g.noMoreHolds.Store(true) // it is not kept for the next hold: that call may have the turn, and looks for the lock on the servers
 		x = &Taking{old, g, g.votes.Taker(old)}
 	}
 	g := x.grant
@@ -85,7 +85,7 @@ func (e *Engine) TakeOver(ctx context.Context, c *Call, old string, x *Taking, h
 // in either place. Downgrade returns how the hold has ended, or Alive.
 func (h *Hold) Downgrade(ctx context.Context) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	g.over.Store(true)
+	g.noMoreHolds.Store(true)
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}

@@ -137,7 +137,7 @@ func (h *Hold) finish(r keepalive.Reason, wait time.Duration) {
 // Extend makes the hold last for at least ttl from now. It returns how the hold has ended, or Alive.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (keepalive.Reason, *quorum.Failure) {
 	g := h.grant
-	g.over.Store(true) // before it looks at the hold: so either Extend sees that park ended the hold, or park sees over
+	g.noMoreHolds.Store(true) // before it looks at the hold: so either Extend sees that park ended the hold, or park sees this
 	if r := h.Reason(); r != keepalive.Alive {
 		return r, nil
 	}

@@ -46,22 +46,22 @@ type Key struct {
 	failure atomic.Pointer[quorum.Failure] // why the last try failed; nil after a good one
 	asked   atomic.Int64                   // when the unanswered try began, as server.Monotonic; 0: there is none
 
-	left *left // belongs to the turn; a pointer, because a process may hold very many locks
+	left *leftovers // belongs to the turn; a pointer, because a process may hold very many locks
 }
 
-// A left is what a call that waited leaves to the next call in line. It belongs to the turn.
-type left struct {
+// leftovers are what a call that waited leaves to the next call in line. They belong to the turn.
+type leftovers struct {
 	pause  time.Duration // no waiter tries before this time, as server.Monotonic; 0: no call has waited
 	spares []*Grant      // grants that a try has won for calls behind its own in line
 	bid    bid           // the bid of a call that has given up
 }
 
-var nothing = new(left)
+var nothing = new(leftovers)
 
 // leave returns what is left for the next call in line, ready for changes. The caller has the turn.
-func (k *Key) leave() *left {
+func (k *Key) leave() *leftovers {
 	if k.left == nothing {
-		k.left = new(left)
+		k.left = new(leftovers)
 	}
 	return k.left
 }

@@ -22,10 +22,10 @@ type reuse struct {
 // inParallel is how many parked grants are released at once, each over its own connection.
 const inParallel = 256
 
-// spent reports whether no further hold may begin. It asks both clocks: if the machine has slept, the lease may be over before
-// the keep-alive has noticed.
-func (g *Grant) spent(now time.Time) bool {
-	return g.over.Load() || g.lease.Ended() || quorum.Left(g.reuse.until, now) <= 0
+// reuseOver reports whether no further hold may begin. It asks both clocks: if the machine has slept, the lease may be over
+// before the keep-alive has noticed.
+func (g *Grant) reuseOver(now time.Time) bool {
+	return g.noMoreHolds.Load() || g.lease.Ended() || quorum.Left(g.reuse.until, now) <= 0
 }
 
 // park ends h and leaves the grant to other holds: those that share it, or the next one, if there is time for one. It reports
@@ -33,8 +33,8 @@ func (g *Grant) spent(now time.Time) bool {
 func (g *Grant) park(h *Hold, now time.Time) bool {
 	lost := g.terms().Kind.Shared && g.lease.Reason() != keepalive.Alive // the other holds may be learning of it just now
 	g.mu.Lock()
-	// An Extend first sets over, and then looks at the hold. So either park sees over, or Extend sees the end.
-	if h.ended != keepalive.Alive || lost || g.spent(now) {
+	// An Extend first sets noMoreHolds, and then looks at the hold. So either park sees that, or Extend sees the end.
+	if h.ended != keepalive.Alive || lost || g.reuseOver(now) {
 		g.mu.Unlock()
 		return false
 	}
@@ -55,7 +55,7 @@ func (g *Grant) park(h *Hold, now time.Time) bool {
 
 // expire ends the time for further holds, and releases the grant if it is parked.
 func (g *Grant) expire() {
-	g.over.Store(true)
+	g.noMoreHolds.Store(true)
 	g.unpark()
 }
 
@@ -104,7 +104,7 @@ func (g *Grant) adopt(t *server.Terms, h *Hold) bool {
 		return false
 	}
 	now := time.Now()
-	if g.spent(now) || g.terms() != t && *g.terms() != *t {
+	if g.reuseOver(now) || g.terms() != t && *g.terms() != *t {
 		g.unpark()
 		return false
 	}

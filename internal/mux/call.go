@@ -21,7 +21,7 @@ type call struct {
 	due      time.Time // when its caller leaves; after that it equals overdue
 	overdue  time.Time // if replies are still missing then, the link counts as dead
 	replies  []any
-	told     bool       // its caller has an outcome, or has left
+	settled  bool       // its caller has an outcome, or has left
 	done     chan error // gets nil with the last reply, or else the error
 }
 
@@ -31,8 +31,8 @@ type command struct {
 }
 
 func (c *call) tell(err error) {
-	if !c.told {
-		c.told = true
+	if !c.settled {
+		c.settled = true
 		c.done <- err
 	}
 }
@@ -44,9 +44,9 @@ func (c *call) add(name string, args ...any) error {
 	return nil
 }
 
-// takeBack returns the call that undoes c. No caller waits for it.
-func (c *call) takeBack() *call {
-	u := &call{undoes: true, began: time.Now(), due: c.overdue.Add(maxFarewell), told: true}
+// undoCall returns the call that undoes c. No caller waits for it.
+func (c *call) undoCall() *call {
+	u := &call{undoes: true, began: time.Now(), due: c.overdue.Add(maxFarewell), settled: true}
 	u.add(c.undo[0].(string), c.undo[1:]...) //nolint:errcheck // never fails
 	c.undo = nil
 	return u
@@ -113,7 +113,7 @@ func (l *link) Err() error {
 }
 
 func (l *link) Close() error {
-	if l.alone {
+	if l.single {
 		l.end(errClosed)
 	}
 	return nil

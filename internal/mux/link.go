@@ -22,21 +22,21 @@ import (
 type link struct {
 	redis.ConnWithContext // nil: only the methods that link has itself may be used
 
-	pool  *Pool
-	conn  redis.Conn
-	born  time.Time
-	alone bool   // it serves one caller only, and ends with its Close
-	close func() // closes conn, which ends the goroutines
+	pool   *Pool
+	conn   redis.Conn
+	born   time.Time
+	single bool   // it serves one caller only, and ends with its Close
+	close  func() // closes conn, which ends the goroutines
 
-	mu      sync.Mutex
-	work    sync.Cond // wakes the writer: a call is queued, or the link has ended
-	err     error     // not nil: the link has ended, and accepts no calls
-	retired bool      // it gets no new callers, and ends when no call is under way
-	alive   time.Time // when the last answered command was sent; before the first answer, when it was dialled
-	calls   []*call   // the calls under way, the oldest first
-	written int       // how many of calls are written, or about to be
-	timer   *time.Timer
-	armed   time.Time // when the timer fires; zero: it has fired
+	mu           sync.Mutex
+	work         sync.Cond // wakes the writer: a call is queued, or the link has ended
+	err          error     // not nil: the link has ended, and accepts no calls
+	retired      bool      // it gets no new callers, and ends when no call is under way
+	lastAnswered time.Time // when the last answered command was sent; before the first answer, when it was dialled
+	calls        []*call   // the calls under way, the oldest first
+	written      int       // how many of calls are written, or about to be
+	timer        *time.Timer
+	armed        time.Time // when the timer fires; zero: it has fired
 }
 
 const (
@@ -60,7 +60,7 @@ var (
 // newLink returns the link over c, which ends with ctx.
 func newLink(ctx context.Context, p *Pool, c redis.Conn, alone bool) *link {
 	now := time.Now()
-	l := &link{pool: p, conn: c, born: now, alone: alone, alive: now, armed: now.Add(maxIdle)}
+	l := &link{pool: p, conn: c, born: now, single: alone, lastAnswered: now, armed: now.Add(maxIdle)}
 	ctx, cancel := context.WithCancel(ctx)
 	l.close = sync.OnceFunc(func() { cancel(); conn.Close(c, false) })
 	l.work.L = &l.mu
@@ -93,7 +93,7 @@ func (l *link) abandon(c *call, why error) {
 		l.endIfIdle()
 	default:
 		if c.undo != nil {
-			l.calls = append(l.calls, c.takeBack())
+			l.calls = append(l.calls, c.undoCall())
 			l.work.Signal()
 		}
 		c.due = c.overdue
@@ -120,7 +120,7 @@ func (l *link) look() {
 		switch {
 		case now.Before(c.due):
 			l.arm(c.due)
-		case !c.told:
+		case !c.settled:
 			l.abandon(c, conn.ErrTimeout)
 		default:
 			l.pool.silent.Store(&c.began)
@@ -128,7 +128,7 @@ func (l *link) look() {
 			return
 		}
 	}
-	if len(l.calls) == 0 && now.Sub(l.alive) >= maxIdle {
+	if len(l.calls) == 0 && now.Sub(l.lastAnswered) >= maxIdle {
 		l.fail(errRetired)
 	}
 	l.arm(now.Add(maxIdle))
@@ -210,7 +210,7 @@ func (l *link) answer(reply any) error {
 	}
 	l.calls = slices.Delete(l.calls, 0, 1)
 	l.written--
-	l.alive = c.began
+	l.lastAnswered = c.began
 	c.tell(nil)
 	l.endIfIdle()
 	return l.err
@@ -222,7 +222,7 @@ func (l *link) open() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.pool.source.Lifetime
-	l.retired = l.retired || d > 0 && time.Since(l.born) >= d || l.alive.Before(*l.pool.silent.Load())
+	l.retired = l.retired || d > 0 && time.Since(l.born) >= d || l.lastAnswered.Before(*l.pool.silent.Load())
 	l.endIfIdle()
 	return l.err == nil && !l.retired
 }
@@ -260,7 +260,7 @@ func (l *link) fail(err error) {
 			last = append(last, c)
 			continue
 		case i < l.written && c.undo != nil:
-			last = append(last, c.takeBack())
+			last = append(last, c.undoCall())
 			told = conn.ErrTimeout // so that it is not sent again elsewhere, after its undo
 		}
 		c.tell(told)

@@ -46,7 +46,7 @@ type slot struct {
 	link     *link // nil: none yet; not nil: it may have ended
 	dialling bool
 	failure  error         // of the last dial; nil: it succeeded
-	hung     time.Duration // total time of the last dials that were all given up
+	hungFor  time.Duration // total time of the last dials that were all given up
 	took     time.Duration // of the last successful dial
 	retry    time.Time     // no dial before this time
 	wait     time.Duration // minimum between the last dial and the next
@@ -144,7 +144,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 func (p *Pool) dial(s *slot) {
 	p.links.Enter() // Close waits for this dial and for the link that it makes
 	defer p.links.Leave()
-	limit := min(max(2*p.bound, s.hung/5, 2*s.took), maxDial) // a far server takes long; a hanging one may never answer
+	limit := min(max(2*p.bound, s.hungFor/5, 2*s.took), maxDial) // a far server takes long; a hanging one may never answer
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
 	began := time.Now()
@@ -152,8 +152,8 @@ func (p *Pool) dial(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling, s.failure = false, err
-	if s.hung += time.Since(began); conn.Ended(ctx) == nil {
-		s.hung = 0
+	if s.hungFor += time.Since(began); conn.Ended(ctx) == nil {
+		s.hungFor = 0
 	}
 	close(p.changed)
 	p.changed = make(chan struct{})

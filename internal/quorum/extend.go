@@ -41,7 +41,7 @@ func (q *Quorum) Extend(ctx context.Context, batch []*Extension) {
 		missing := r.extend(i, leases[i])
 		r.regain(i, batch, missing)
 	}
-	r.told = func(k int) {
+	r.onDecided = func(k int) {
 		t, x := &r.tallies[k], batch[k]
 		failure, until := t.outcome(), time.Time{}
 		if failure == nil {

@@ -49,7 +49,7 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	f := to.Acquire(ctx, server.Try{Start: time.Now(), Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)
-	if f != nil && f.Kind == Taken && step(f.Holder) { // takers have split the votes, and may give them back
+	if f != nil && f.Kind == Taken && isStep(f.Holder) { // takers have split the votes, and may give them back
 		f = &Failure{Kind: Unavailable, Errs: slices.Repeat([]error{errLost}, len(v.home.servers))}
 	}
 	return f
@@ -100,16 +100,16 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 		return nil
 	case f == nil, f.Kind == Closed && k.placed:
 		v.Each((*server.Claim).End)
-		back := server.Try{Olds: []string{v.Spec().Token}, Keeps: true}
+		back := server.Try{Olds: []string{v.Spec().Token}, KeepsTTL: true}
 		if k.step != nil { // a server may have either token, and that of the lock has its own TTL
-			back.Olds, back.Keeps = append(back.Olds, k.step.Spec().Token), false
+			back.Olds, back.KeepsTTL = append(back.Olds, k.step.Spec().Token), false
 			back.TTL = max(time.Until(k.step.Until()), time.Millisecond)
 		}
 		k.giveBack(ctx, t.Start, back)
 		return &Failure{Kind: Closed}
 	case f.Kind == Refused && k.placed: // this Taker can't have the lock; another one may get it
 		v.ReleaseLater(time.Time{}) // the votes that some servers gave
-		k.giveBack(ctx, t.Start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
+		k.giveBack(ctx, t.Start, server.Try{Olds: []string{k.step.Spec().Token}, KeepsTTL: true})
 	case f.Kind == Missing, f.Kind == Taken:
 		k.release()
 	}
@@ -119,15 +119,15 @@ func (k *Taker) Take(ctx context.Context, begin func() bool) *Failure {
 // first takes the first step, unless it was won before. If a server denies that it has old, votes of other servers go back.
 func (k *Taker) first(ctx context.Context, start time.Time) *Failure {
 	if !k.placed {
-		f := k.step.Acquire(ctx, server.Try{Start: start, Olds: []string{k.old}, Keeps: true}, nil, nil)
+		f := k.step.Acquire(ctx, server.Try{Start: start, Olds: []string{k.old}, KeepsTTL: true}, nil, nil)
 		switch {
 		case f == nil:
 			k.placed = true
-		case f.Kind == Missing, f.Holder != "" && !step(f.Holder): // on a majority old is gone, or another token has replaced it
+		case f.Kind == Missing, f.Holder != "" && !isStep(f.Holder): // on a majority old is gone, or another token has replaced it
 			k.release()
 			return f
 		case f.Kind == Taken, f.Kind == Refused, slices.Contains(f.Errs, errLost):
-			k.giveBack(ctx, start, server.Try{Olds: []string{k.step.Spec().Token}, Keeps: true})
+			k.giveBack(ctx, start, server.Try{Olds: []string{k.step.Spec().Token}, KeepsTTL: true})
 			return f
 		default: // a repeat may get the other votes
 			return f
@@ -179,5 +179,5 @@ func (k *Taker) giveBack(ctx context.Context, start time.Time, t server.Try) {
 
 // Downgrade makes a reader of a writer. It may be repeated.
 func (v *Votes) Downgrade(ctx context.Context) *Failure {
-	return Outcome(v.first.Try(ctx, server.Try{Reads: true}))
+	return Outcome(v.first.Try(ctx, server.Try{Downgrades: true}))
 }

@@ -15,15 +15,15 @@ import (
 // A server that was silent lately is skipped while the others can decide without it. It is asked as soon as they can't.
 // Otherwise every operation would leave a goroutine and a connection waiting for it until the node timeout.
 type round struct {
-	home  *Quorum
-	ctx   *server.Round // of the operations
-	began time.Time
-	bound time.Duration  // of each operation
-	begin func(i int)    // not nil: called before the goroutine starts that asks server i
-	ask   func(i int)    // asks server i, and reports
-	told  func(lock int) // not nil: called when a lock is decided, or the round is over
-	votes chan vote      // what the servers' goroutines report
-	rival server.Verdict // the verdict of a server where another try was faster: see tally.split
+	home      *Quorum
+	ctx       *server.Round // of the operations
+	began     time.Time
+	bound     time.Duration  // of each operation
+	begin     func(i int)    // not nil: called before the goroutine starts that asks server i
+	ask       func(i int)    // asks server i, and reports
+	onDecided func(lock int) // not nil: called when a lock is decided, or the round is over
+	votes     chan vote      // what the servers' goroutines report
+	rival     server.Verdict // the verdict of a server where another try was faster: see tally.split
 
 	// Only the caller uses these.
 	tallies []tally // one for each lock
@@ -145,8 +145,8 @@ func (r *round) silent() bool {
 
 func (r *round) tell(lock int) {
 	r.tallies[lock].told = true
-	if r.told != nil {
-		r.told(lock)
+	if r.onDecided != nil {
+		r.onDecided(lock)
 	}
 }
 

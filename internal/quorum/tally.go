@@ -97,7 +97,7 @@ func (t *tally) outcome() *Failure {
 			if f.Kind == Missing {
 				f.Kind, f.Which = Taken, reply.Which
 			}
-			if by[reply.Holder]++; by[reply.Holder] >= t.need || f.Holder == "" && step(reply.Holder) {
+			if by[reply.Holder]++; by[reply.Holder] >= t.need || f.Holder == "" && isStep(reply.Holder) {
 				f.Holder = reply.Holder
 			}
 		case reply.Verdict == server.Missing && f.Kind == Missing:
@@ -107,7 +107,7 @@ func (t *tally) outcome() *Failure {
 	return f
 }
 
-func step(token string) bool { return strings.HasSuffix(token, server.StepMark) } // of a Taker in its first step
+func isStep(token string) bool { return strings.HasSuffix(token, server.StepMark) } // of a Taker in its first step
 
 // refusal returns the outcome of a try: nil if it was won.
 func (t *tally) refusal() *Failure {

@@ -132,13 +132,13 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 		r.begin = func(i int) { v.claim(i).Enter() }
 		r.ask = func(i int) { v.swap(r, i, t, from) }
 	}
-	if t.Keeps || len(t.Olds) > 1 { // v is that of a Taker, and another Taker may be in its first step, too
+	if t.KeepsTTL || len(t.Olds) > 1 { // v is that of a Taker, and another Taker may be in its first step, too
 		r.rival = server.Taken
 	}
 	r.run(ctx)
 	votes := &r.tallies[0]
 	failure := votes.refusal()
-	if t.Keeps { // a Taker's first step is not the lock yet: Valid is how long its token lasts, as far as the servers have told
+	if t.KeepsTTL { // a Taker's first step is not the lock yet: Valid is how long its token lasts, as far as the servers have told
 		v.At = r.began
 		for _, reply := range votes.replies {
 			v.Valid = max(v.Valid, reply.Left)

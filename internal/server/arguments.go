@@ -114,7 +114,7 @@ func (op *operation) lay(r *request) (script, []any) {
 	list = append(list, a.token, ms, due, a.want, 1+len(l.More), counter, fence, mark, member, flag[op.server.nodes.cluster.Load()], flag[guarded])
 	switch {
 	case op.verb == swap:
-		list = append(list, flag[t.Keeps])
+		list = append(list, flag[t.KeepsTTL])
 		for _, old := range t.Olds {
 			list = append(list, old)
 		}

@@ -135,7 +135,7 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 
 func TestWhatHasTheLockWaitsForNoReleaseBefore(t *testing.T) {
 	t.Parallel()
-	for _, try := range []server.Try{{Regains: true}, {Reads: true}, {Olds: []string{"old"}}} {
+	for _, try := range []server.Try{{Regains: true}, {Downgrades: true}, {Olds: []string{"old"}}} {
 		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			q := request("k")
 			q.Kind, q.Want = server.Writer, "w"

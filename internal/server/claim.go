@@ -33,7 +33,7 @@ type Claim struct {
 	running   int16         // commands under way, releases excepted
 	tries     int16         // commands under way that could create the lock
 	releasing bool          // a release is under way, or the runner will send one
-	there     bool          // the server may have something of the token
+	mayExist  bool          // the server may have something of the token
 	waits     bool          // the server may have a place in the queue or a mark of the token
 	doubt     bool          // a plain try has no answer: it is not known whether its undo was sent
 	silent    bool          // a try got no answer, and neither did any later try
@@ -87,7 +87,7 @@ func (c *Claim) mayHave(waits bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := Monotonic()
-	c.there, c.waits = true, waits
+	c.mayExist, c.waits = true, waits
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
@@ -101,19 +101,19 @@ func (c *Claim) Given() { c.mayHave(c.Kind.Shows, 0) }
 
 // A Try says how to ask for a lock, or how to put a token in the place of another one.
 type Try struct {
-	Start   time.Time     // when the bound begins; zero: now
-	TTL     time.Duration // 0: that of the lock
-	Plain   bool          // SET NX PX may be used if possible: the caller will try again, and needs no news of the holder
-	Queues  bool          // the caller waits in the queue
-	Polls   bool          // the caller may be in the queue, but can't be woken now: it leaves the queue when it gets the lock
-	Arrived int64         // when the caller came to the queue, on the server's clock in µs; 0: not yet
-	Rejoins bool          // a caller missing in the queue goes back to its place; else its try is answered by Lapsed
-	Shows   time.Duration // > 0: how long the others see that the caller waits
-	With    []*Claim      // tokens that enter together with this one
-	Olds    []string      // not nil: take the place of one of these tokens
-	Keeps   bool          // the new token lasts as long as the old one would have
-	Reads   bool          // a writer becomes a reader; the claim is that of the writer
-	Regains bool          // a majority of other servers holds the lock: the try does not wait for earlier releases
+	Start      time.Time     // when the bound begins; zero: now
+	TTL        time.Duration // 0: that of the lock
+	Plain      bool          // SET NX PX may be used if possible: the caller will try again, and needs no news of the holder
+	Queues     bool          // the caller waits in the queue
+	Polls      bool          // the caller may be in the queue, but can't be woken now: it leaves the queue when it gets the lock
+	Arrived    int64         // when the caller came to the queue, on the server's clock in µs; 0: not yet
+	Rejoins    bool          // a caller missing in the queue goes back to its place; else its try is answered by Lapsed
+	Shows      time.Duration // > 0: how long the others see that the caller waits
+	With       []*Claim      // tokens that enter together with this one
+	Olds       []string      // not nil: take the place of one of these tokens
+	KeepsTTL   bool          // the new token lasts as long as the old one would have
+	Downgrades bool          // a writer becomes a reader; the claim is that of the writer
+	Regains    bool          // a majority of other servers holds the lock: the try does not wait for earlier releases
 }
 
 var errEnded = errors.New("the lock has ended meanwhile") // the answer for a claim that is no longer wanted
@@ -125,14 +125,14 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}
-	if t.Olds == nil && !t.Reads && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
+	if t.Olds == nil && !t.Downgrades && !t.Regains && s.inTheWay(c) != nil && !s.await(ctx, c, t.Start.Add(c.Timeout)) {
 		why, _ := s.unreleased.Load().(string)
 		return Reply{Err: fmt.Errorf("no answer to the release before%s", why)}
 	}
 	v := acquire
 	if t.Olds != nil {
 		v = swap
-	} else if t.Reads {
+	} else if t.Downgrades {
 		v = downgrade
 	}
 	op := s.begin(ctx, v, c, t.Start, c.Replicas.Timeout)
@@ -189,8 +189,8 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	if c.state >= released { // the server may have executed the try after a release whose answer is still to come
 		c.open = max(c.open, Monotonic())
 	}
-	c.there = c.there || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
-	if r.Verdict == Done && (t.waits() || t.Reads) { // the grant removed the place in the queue, and the mark
+	c.mayExist = c.mayExist || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
+	if r.Verdict == Done && (t.waits() || t.Downgrades) { // the grant removed the place in the queue, and the mark
 		c.waits = false
 	}
 	c.endCommand()

@@ -43,11 +43,11 @@ func (op *operation) connect() (err error) {
 	source, end := op.server.Source, op.end
 	if op.urgent() && !op.fresh.Load() && source.Full() { // a pool that can be full can dial
 		end = time.Now().Add(time.Until(end) / 4)
-	} else if !source.Punctual && !op.callers {
+	} else if !source.Punctual && !op.endsWithCaller {
 		end = end.Add(-end.Sub(op.began) / 32) // so that the pool gives up before op.timer fires: it knows why it has none
 	}
 	var ctx context.Context = op
-	if op.fresh.Load() || source.Keeps {
+	if op.fresh.Load() || source.KeepsContext {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(op.Context, end)
 		defer cancel()

@@ -150,9 +150,9 @@ const (
 	downgrade      // a writer becomes a reader
 	extend
 	release
-	raise // lift the fence counters
-	inUse // how many permits are in use
-	say   // commands of a Session; no script
+	raise   // lift the fence counters
+	inUse   // how many permits are in use
+	session // commands of a Session; no script
 )
 
 var verbs = [...]struct {
@@ -167,7 +167,7 @@ var verbs = [...]struct {
 	release:   {false, false, []string{"fence", "queue", "release"}},
 	raise:     {false, false, []string{"fence", "raise"}},
 	inUse:     {false, false, []string{"inuse"}},
-	say:       {},
+	session:   {},
 }
 
 // scripts are the scripts of a kind, by verb and by whether the lock has a queue. Each is joined when it is first needed.

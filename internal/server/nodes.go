@@ -144,7 +144,7 @@ func (n *nodes) close(end time.Time) {
 	runners.Wait(time.Until(end))
 }
 
-const maxStuck, many = 16, 256 // maxStuck operations of a node may always run at once; many may wait while the node hangs
+const maxStuck, maxWaiting = 16, 256 // maxStuck operations of a node may always run at once; many may wait while the node hangs
 
 // A limit bounds how many operations of a node run at once. If the node hangs, each keeps a goroutine, and a connection or
 // dial that nothing ends. As TCP's window, the limit grows while operations come back in time, and falls when one is late.
@@ -173,7 +173,7 @@ func (s *Server) leaves(ctx context.Context, waiting int) <-chan struct{} {
 	switch {
 	case !ok:
 		return ctx.Done()
-	case waiting > many && s.Silent(time.Now()) > 5*MinSilence: // a shorter silence may mean that the machine is busy with many calls
+	case waiting > maxWaiting && s.Silent(time.Now()) > 5*MinSilence: // a shorter silence may mean that the machine is busy with many calls
 		return r.Over
 	}
 	return r.Dropped

@@ -23,7 +23,7 @@ type operation struct {
 	began           time.Time
 	due             time.Time // the server may execute nothing after this
 	end             time.Time // the call returns by then; with replicas it is later than due
-	callers         bool      // end is the deadline of the caller's ctx
+	endsWithCaller  bool      // end is the deadline of the caller's ctx
 
 	// What is asked. Only the replies change while the operation runs.
 	verb     verb
@@ -72,7 +72,7 @@ func (s *Server) begin(ctx context.Context, v verb, c *Claim, start time.Time, e
 	op.due = start.Add(c.Timeout)
 	op.end = op.due.Add(extra)
 	if d, ok := ctx.Deadline(); ok && d.Before(op.end) {
-		op.end, op.callers = d, true
+		op.end, op.endsWithCaller = d, true
 		if d.Before(op.due) {
 			op.due = d
 		}
@@ -259,9 +259,9 @@ func (op *operation) tell(r *request, reply Reply) {
 func (op *operation) blame(r *Reply) {
 	late := errors.Is(r.Err, errLate) || errors.Is(r.Err, errShort)
 	switch {
-	case late && op.callers && op.due.Before(op.end): // too late for the node timeout, not for ctx
+	case late && op.endsWithCaller && op.due.Before(op.end): // too late for the node timeout, not for ctx
 		return
-	case late && op.callers: // the refusal came some ms before ctx ends: wait for that
+	case late && op.endsWithCaller: // the refusal came some ms before ctx ends: wait for that
 		select {
 		case <-time.After(time.Until(op.end)):
 		case <-op.Done():
@@ -271,7 +271,7 @@ func (op *operation) blame(r *Reply) {
 	}
 	if err := op.Err(); err != nil {
 		r.Err = err
-	} else if op.callers {
+	} else if op.endsWithCaller {
 		r.Err = context.DeadlineExceeded
 	}
 }

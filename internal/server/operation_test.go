@@ -438,13 +438,13 @@ func (p slowPool) Get() redis.Conn {
 
 func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 	t.Parallel()
-	for name, try := range map[string]server.Try{"handed over": {Olds: []string{"before"}}, "downgraded": {Reads: true}} {
+	for name, try := range map[string]server.Try{"handed over": {Olds: []string{"before"}}, "downgraded": {Downgrades: true}} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 				for _, key := range []string{"warm", "late"} { // the script has to be known
 					holder, next := request(key), request(key)
 					holder.Kind, holder.Want, holder.Token = server.Writer, "w", "before"
-					if try.Reads {
+					if try.Downgrades {
 						next.Kind, next.Want, next.Token = holder.Kind, holder.Want, holder.Token
 					}
 					done(t, acquire(s, holder))

@@ -53,7 +53,7 @@ func (s *Session) Pipeline(cmds [][]any) ([]any, error) {
 		return nil, s.err
 	}
 	var replies []any
-	op := s.server.begin(s.ctx, say, &s.claim, s.start, 0)
+	op := s.server.begin(s.ctx, session, &s.claim, s.start, 0)
 	op.aside, op.ask = true, func(op *operation) (err error) {
 		replies, err = op.commands(cmds)
 		return err

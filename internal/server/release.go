@@ -21,7 +21,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	}
 	c.releasing = true
 	c.await(ctx.Done(), start.Add(c.Timeout/2), func() bool { return c.running == 0 })
-	if !c.there && c.running == 0 {
+	if !c.mayExist && c.running == 0 {
 		c.advance(gone)
 		c.mu.Unlock()
 		return Reply{Verdict: Missing}
@@ -57,7 +57,7 @@ func (c *Claim) releaseLater(keep time.Time, dropped bool) {
 	if !c.letGo(keep, dropped && !c.Kind.Shows && !c.cut && (c.silent || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
 		return
 	}
-	if !c.server.running.Closing() || !c.there && c.running == 0 {
+	if !c.server.running.Closing() || !c.mayExist && c.running == 0 {
 		c.settle()
 		return
 	}
@@ -86,7 +86,7 @@ func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
-	if (c.there || c.running > 0) && !passable && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
+	if (c.mayExist || c.running > 0) && !passable && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
 		c.server.setInTheWay(c, true)
 	}
 	return true
@@ -97,7 +97,7 @@ func (c *Claim) settle() {
 	now := Monotonic()
 	switch {
 	case c.state == gone:
-	case !c.there && c.running == 0:
+	case !c.mayExist && c.running == 0:
 		c.advance(gone)
 	case c.releasing:
 		c.server.runner(c).expedite(c)

@@ -119,7 +119,7 @@ const maxDialNext = 4096 // bounds the memory for keys that are never used again
 func (s *Server) noteEnd(op *operation, silent, left, free bool, failed int) {
 	// Silence says nothing about the pool's connections if the caller had less time than the node timeout. Nor does it if op
 	// may have waited for a connection. Silence over a fresh connection means that the server itself is silent.
-	distrust := free && silent && !op.fresh.Load() && !op.callers && s.Source.Dial != nil && !s.Source.Full()
+	distrust := free && silent && !op.fresh.Load() && !op.endsWithCaller && s.Source.Dial != nil && !s.Source.Full()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if distrust {

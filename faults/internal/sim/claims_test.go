@@ -37,7 +37,7 @@ func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 		"gone by an answer that came too early":    {away, "case r.Sent.Sub(epoch) < open:", "case false:", queued},
 		"a try that is repeated after its undo":    {claim, "return c.doubt || c.state != wanted", "return c.state != wanted", undone},
 		"a release that is not repeated":           {away, "!Permanent(r.Err):\n\t\tmore = c.schedule(now + minBackoff)", "!Permanent(r.Err):", one},
-		"a try without an answer has done nothing": {claim, "c.there = c.there || unanswered ||", "c.there = c.there ||", one},
+		"a try without an answer has done nothing": {claim, "c.mayExist = c.mayExist || unanswered ||", "c.mayExist = c.mayExist ||", one},
 		"a release that a try overtook":            {away, "case c.tries > 0, c.running > 0 && c.keep > 0:", "case false:", three},
 		"something is sent for what has ended":     {claim, "	if c.state != wanted {\n		return false\n	}\n	c.running++", "	c.running++", three},
 		"a fence that is not written back":         {acquire, "if l.Fence == server.NextFence {", "if false {", fenced},

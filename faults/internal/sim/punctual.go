@@ -19,7 +19,7 @@ type punctualPool struct{ dialPool }
 // Source is that of a pool that dials, and punctual.
 func (p punctualPool) Source() *punctual.Source {
 	s := punctual.Of(p.dialPool)
-	s.Punctual, s.Keeps = true, false
+	s.Punctual, s.KeepsContext = true, false
 	return s
 }
 
