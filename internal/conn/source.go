@@ -68,7 +68,8 @@ func Of(pool Pool) *Source {
 		s.Scattered = inside(pool) == nil
 		s.Dial = s.bounded(func(context.Context) (redis.Conn, error) { return p.Dial() })
 	}
-	if s.Listen = s.Dial; s.Dial == nil {
+	s.Listen = s.Dial
+	if s.Dial == nil {
 		s.Listen = s.bounded(dialOf(inside(pool)))
 	}
 	return s

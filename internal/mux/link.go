@@ -205,7 +205,8 @@ func (l *link) answer(reply any) error {
 		return fmt.Errorf("unexpected reply: %v", reply)
 	}
 	c := l.calls[0]
-	if c.replies = append(c.replies, reply); len(c.replies) < len(c.commands) {
+	c.replies = append(c.replies, reply)
+	if len(c.replies) < len(c.commands) {
 		return nil
 	}
 	l.calls = slices.Delete(l.calls, 0, 1)

@@ -152,7 +152,8 @@ func (p *Pool) dial(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.dialling, s.failure = false, err
-	if s.hungFor += time.Since(began); conn.Ended(ctx) == nil {
+	s.hungFor += time.Since(began)
+	if conn.Ended(ctx) == nil {
 		s.hungFor = 0
 	}
 	close(p.changed)

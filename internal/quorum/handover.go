@@ -10,13 +10,9 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// swap asks server i to put the token of v in the place of one of t.Olds. It first waits for commands of from that are under
-// way on this server, for half of its time at most. If v wins a majority without this server, swap releases from there: the
-// old token would be in the way of the next holder.
+// swap asks server i to put the token of v in the place of one of t.Olds. If v wins a majority without this server, swap
+// releases from there: the old token would be in the way of the next holder.
 func (v *Votes) swap(r *round, i int, t server.Try, from []*Votes) {
-	for _, w := range from {
-		w.claim(i).Quiet(r.ctx, t.Start.Add(v.Spec().Timeout/2))
-	}
 	reply := v.claim(i).Try(r.ctx, t)
 	v.claim(i).Leave()
 	r.report(i, 0, reply)
@@ -43,9 +39,9 @@ func (v *Votes) InPlace(token string, ttl time.Duration) *Votes {
 	return to
 }
 
-// Give puts the token of to, made by InPlace, in the place of the token of v, for the process that takes over. It first waits
-// for commands of v that are under way, for half of its time at most. It sends nothing more for v but releases. A repeat finds
-// what the first call did. The Failure is Missing or Taken if the lock was not ours any more.
+// Give puts the token of to, made by InPlace, in the place of the token of v, for the process that takes over. It sends nothing
+// more for v but releases. What is under way for v changes nothing: it does not find its token, or its token is released from
+// there. A repeat finds what the first call did. The Failure is Missing or Taken if the lock was not ours any more.
 func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	v.Each((*server.Claim).End)
 	f := to.Acquire(ctx, server.Try{Start: time.Now(), Olds: []string{v.Spec().Token}}, []*Votes{v}, nil)

@@ -97,7 +97,8 @@ func (t *tally) outcome() *Failure {
 			if f.Kind == Missing {
 				f.Kind, f.Which = Taken, reply.Which
 			}
-			if by[reply.Holder]++; by[reply.Holder] >= t.need || f.Holder == "" && isStep(reply.Holder) {
+			by[reply.Holder]++
+			if by[reply.Holder] >= t.need || f.Holder == "" && isStep(reply.Holder) {
 				f.Holder = reply.Holder
 			}
 		case reply.Verdict == server.Missing && f.Kind == Missing:

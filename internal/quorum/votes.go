@@ -101,9 +101,6 @@ func (v *Votes) Acquire(ctx context.Context, t server.Try, from, with []*Votes) 
 	if v.more != nil {
 		return v.byMajority(ctx, t, from)
 	}
-	for _, w := range from {
-		w.first.Quiet(ctx, t.Start.Add(v.Spec().Timeout/2))
-	}
 	for _, w := range with {
 		t.With = append(t.With, &w.first)
 	}

@@ -88,7 +88,8 @@ func (op *operation) lay(r *request) (script, []any) {
 	case v == release:
 		var keep time.Duration
 		keep, mark, member = r.claim.toRelease()
-		if ms = "0"; keep > 0 {
+		ms = "0"
+		if keep > 0 {
 			ms = max((keep + time.Millisecond - 1).Milliseconds(), 1)
 		} else if l.Kind.plain && !l.Queue && len(l.More) < 100 { // see simple.lua; Lua has no room for more keys
 			return s, append(list, a.token)

@@ -189,7 +189,8 @@ func (l *limits) enter(op *operation) (entered *limit, err error) {
 		}
 		op.freshen()
 	}
-	if entered = &l.pooled; op.fresh.Load() {
+	entered = &l.pooled
+	if op.fresh.Load() {
 		entered = &l.dialled
 	}
 	return entered, entered.enter(op, op.end, op.verb == release && op.server.running.Closing())

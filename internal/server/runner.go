@@ -92,7 +92,8 @@ func (w *runner) run(wake chan struct{}) {
 		if batch != nil {
 			answered := w.server.releaseAll(w.server.background, batch)
 			w.mu.Lock()
-			if w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff); answered {
+			w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
+			if answered {
 				w.backoff = 0
 			}
 			w.resumes = Monotonic() + w.backoff

@@ -46,7 +46,8 @@ func (op *operation) scripts() error {
 		if op.pinned {
 			op.server.nodes.at(r.claim.Key).clock.forget(time.Now()) // it may be the clock of another node
 			elsewhere := op.server.nodes.at(op.key).node != op.server.nodes.at(r.claim.Key).node
-			if op.key = r.claim.Key; op.conn == nil || elsewhere {
+			op.key = r.claim.Key
+			if op.conn == nil || elsewhere {
 				op.close()
 				err = op.connect()
 			}
@@ -157,7 +158,8 @@ func (op *operation) send(n int, alone bool) error {
 		brought := make(map[any]bool)
 		lay := func(i int) (string, []any) {
 			s, args := op.lay(op.todo[i])
-			if args[0] = s.hash; brought[s.hash] {
+			if brought[s.hash] {
+				args[0] = s.hash
 				return "EVALSHA", args
 			}
 			args[0], brought[s.hash] = s.source, true

@@ -162,7 +162,8 @@ func (s *Server) setInTheWay(c *Claim, inTheWay bool) {
 		if inTheWay {
 			all = append(all, c)
 		}
-		if s.released[key] = all; len(all) == 0 {
+		s.released[key] = all
+		if len(all) == 0 {
 			delete(s.released, key)
 		}
 	}

@@ -91,7 +91,8 @@ func govern(ctx context.Context, e *lead.Election, name string, p *crew.Post) {
 			}
 			p.Say(m)
 		}
-		if m.Begun = false; !valid {
+		m.Begun = false
+		if !valid {
 			return
 		}
 		time.Sleep(pace)

@@ -180,7 +180,8 @@ func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone 
 			pause(ctx, after)
 			before := now()
 			n, err := redis.Int(c.Do("DEL", key))
-			if errs[i] = err; n == 1 {
+			errs[i] = err
+			if n == 1 {
 				gone(i, before, now())
 			}
 		})

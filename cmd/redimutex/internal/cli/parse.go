@@ -146,7 +146,8 @@ var plainWord = regexp.MustCompile(`^[-\w@%+=:,./]+$`)
 func Quote(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		if quoted[i] = w; !plainWord.MatchString(w) {
+		quoted[i] = w
+		if !plainWord.MatchString(w) {
 			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 	}

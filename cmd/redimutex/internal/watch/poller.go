@@ -120,7 +120,8 @@ func (p *poller) conclude(now time.Time) *survey {
 		for _, v := range src.views {
 			views[i] = append(views[i], aged(v, now.Sub(src.heard)))
 		}
-		if errs[i] = src.err; now.Sub(src.heard) > p.stale() {
+		errs[i] = src.err
+		if now.Sub(src.heard) > p.stale() {
 			errs[i] = servers.ErrSilent
 		}
 		if errs[i] != nil {
