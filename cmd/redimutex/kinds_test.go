@@ -164,3 +164,14 @@ func TestNoVerbShowsAHandover(t *testing.T) {
 		assert.NotContains(t, said, secret)
 	}
 }
+
+// After a failover a fixed address may lead to a replica. A lock that is free there may be held at the primary.
+func TestNoVerbThatLooksBelievesAReplica(t *testing.T) {
+	t.Parallel()
+	primary, replicas := redistest.Replicas(t, 1)
+	for _, args := range [][]string{{"show", "job"}, {"list"}, {"watch", "-until-free", "job"}, {"break", "-yes", "job"}} {
+		_, stderr := clitest.Ends(t, cli.Unavailable, append(args, "-redis", replicas[0].URL())...)
+		assert.Contains(t, stderr, "it is a replica of "+primary.Addr(), args)
+		assert.Contains(t, stderr, "name the primary", args)
+	}
+}

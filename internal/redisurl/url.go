@@ -20,7 +20,7 @@ type Target struct {
 }
 
 // errEncoding is for a URL that was parsed into the wrong parts. It must not say which, since each may contain the password.
-var errEncoding = errors.New("it can't be taken apart; are all characters of the password percent-encoded but letters, digits and -._~ (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)?")
+var errEncoding = errors.New("it can't be taken apart; are all characters of the password percent-encoded but letters, digits and -._~ (@ as %40, : as %3A, / as %2F, # as %23, ? as %3F)? Is there a space or line break behind it?")
 
 // Parse parses a URL of the forms that redimutex.NewPool lists.
 func Parse(raw string) (*Target, error) {
@@ -33,7 +33,7 @@ func Parse(raw string) (*Target, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil && !strings.Contains(raw, "@") { // there is no password that could be the reason
-		return nil, errors.New("its host or its port is not valid; write redis://host:6379, and an IPv6 address in brackets")
+		return nil, errors.New("its host or its port is not valid; write redis://host:6379, without a space or line break behind it, and an IPv6 address in brackets")
 	}
 	if err != nil || u.Opaque != "" || u.Fragment != "" || u.User == nil && strings.Contains(raw, "@") {
 		return nil, errEncoding
@@ -75,7 +75,7 @@ func checkTCP(u *url.URL, port string) error {
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
 		return errors.New("it has more than one port; write redis://host:6379, and an IPv6 address in brackets")
 	case u.RawQuery != "":
-		return errors.New("it has parameters after a question mark, and none are known for redis and rediss")
+		return errors.New("it has parameters after a question mark, and none are known for redis and rediss; write the database behind the last slash, and give other settings as options")
 	case err != nil || n < 1 || n > 65535:
 		return errors.New("its port is not a number from 1 to 65535")
 	}

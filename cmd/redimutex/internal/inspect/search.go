@@ -46,11 +46,16 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
 
-// Next looks at some more keys and returns the locks among them. It may return a key twice. An error ends the Search.
+// Next looks at some more keys and returns the locks among them. It may return a key twice. An error ends the Search. A replica
+// is an error, as in Look.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
 	ses := f.server.Session(ctx, timeout, f.pattern)
 	if f.Passed == 0 {
-		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil { // some users may not ask
+		role, _ := ses.Do("ROLE") // some users may not ask
+		if err := replica(role); err != nil {
+			return nil, err
+		}
+		if reply, err := redis.Int(ses.Do("DBSIZE")); err == nil {
 			f.Total = reply
 		}
 	}

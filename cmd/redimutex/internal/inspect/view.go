@@ -5,6 +5,8 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -40,12 +42,13 @@ const perKey = 9
 
 // Look looks at locks, and at the given number of waiters of each, without changing anything. It takes one round trip. A
 // second one asks for the holders of a shared lock, which waiters listen, and which of them wait in the queue or poll. An
-// error about one key is the Err of its View. Look uses plain commands, so that it works for a user who may only read. They
-// are not atomic: the TTL may be that of a new holder, and the token that of the holder before.
+// error about one key is the Err of its View. A replica is an error: a lock that it shows as free may be held. Look uses plain
+// commands, so that it works for a user who may only read. They are not atomic: the TTL may be that of a new holder, and the
+// token that of the holder before.
 func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
 	ses := s.Session(ctx, timeout, keys[0])
-	commands := make([][]any, 0, 1+perKey*len(keys))
-	commands = append(commands, []any{"TIME"})
+	commands := make([][]any, 0, 2+perKey*len(keys))
+	commands = append(commands, []any{"TIME"}, []any{"ROLE"})
 	for _, key := range keys {
 		queue := server.QueueKey(key)
 		_, writers, waiting, entitled := server.PhaseKeys(key)
@@ -57,14 +60,31 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	if err != nil {
 		return nil, err
 	}
+	if err := replica(replies[1]); err != nil {
+		return nil, err
+	}
 	now := clockOf(replies[0])
 	views := make([]View, len(keys))
 	m := meeting{now: now}
 	for i := range views {
-		views[i].read(replies[1+i*perKey:][:perKey], now)
+		views[i].read(replies[2+i*perKey:][:perKey], now)
 		m.add(&views[i], keys[i])
 	}
 	return views, m.ask(ses)
+}
+
+// replica returns an error if the reply to ROLE is that of a replica. If this user may not ask, it returns nil.
+func replica(reply any) error {
+	role, _ := reply.([]any)
+	if len(role) < 3 {
+		return nil
+	}
+	kind, _ := redis.String(role[0], nil)
+	host, _ := redis.String(role[1], nil)
+	if kind != "slave" && kind != "replica" {
+		return nil
+	}
+	return redis.Error(fmt.Sprintf("REPLICA it is a replica of %s, and what it knows may be old", net.JoinHostPort(host, fmt.Sprint(role[2]))))
 }
 
 // clockOf reads the reply to TIME, in µs; 0 if this user may not ask.

@@ -274,7 +274,7 @@ func TestBreakSaysWhyItMayNot(t *testing.T) {
 	}
 	refused("redis://reader:hunter2@"+s.Addr(), "NOPERM")
 	s.Do("REPLICAOF", "127.0.0.1", "1")
-	refused("redis://"+s.Addr(), "READONLY")
+	refused("redis://"+s.Addr(), "it is a replica of 127.0.0.1:1, ")
 	assert.Equal(t, "token", s.Get("job"))
 }
 

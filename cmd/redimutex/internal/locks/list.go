@@ -92,7 +92,7 @@ var notes = []cli.Section{
 			It asks for the TTL of each key. It reads 41 bytes of strings that expire (301 bytes with -all, of all
 			strings), one member of sorted sets that expire, and nothing of other keys. Of those that it lists it reads what
 			show does, 64 KiB of a value at most.`),
-		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, zcard, zrange, time, and if
+		cli.Para(`A user that may only read needs: scan, pttl, type, getrange, exists, zcard, zrange, time, role, and if
 			possible pubsub|numsub and dbsize.`),
 	}},
 	{Title: "EXAMPLES", Blocks: []cli.Block{

@@ -9,7 +9,7 @@ func sections() []cli.Section {
 			begins with a dash have a -- in front as well: redimutex run -- -KEY -- COMMAND.`)}},
 		{Title: "EXAMPLES", Blocks: []cli.Block{
 			cli.Example("A cron job that is due on several machines, and runs on one of them:",
-				"* * * * *  redimutex run -n -q -E 0 -min-hold 50s report -- /opt/report"),
+				"REDIMUTEX_URL=@/etc/redis.url\n* * * * *  redimutex run -n -q -E 0 -min-hold 50s report -- /opt/report"),
 			cli.Example("One deploy at a time; give up after ten minutes:",
 				"redimutex run -redis @/etc/redis.url -w 10m deploy -- ./deploy.sh web"),
 			cli.Example("Redlock over three servers:",

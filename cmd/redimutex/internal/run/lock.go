@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -77,8 +78,10 @@ func (r *runner) hold(l *redimutex.Lease, err error) error {
 // errNested says that the holder is a redimutex run that runs this process: each would wait for the other.
 var errNested = errors.New("the holder runs us")
 
-// try connects and tries once. A server that was just reached gets a second to answer: with a short TTL the library gives it
-// so little time that a busy machine could look like a broken server.
+// try connects and tries once, or a few times if the first try says too little. A server that was just reached gets a second
+// to answer: with a short TTL the library gives it so little time that a busy machine could look like a broken server. With
+// several servers and -n, machines that try at the same moment may split the votes, and then each would leave the job to the
+// others.
 func (r *runner) try(ctx context.Context) error {
 	limit := servers.DialTimeout
 	if r.wait > 0 {
@@ -89,13 +92,19 @@ func (r *runner) try(ctx context.Context) error {
 	if err := r.servers.Connect(ctx); err != nil {
 		return err
 	}
-	err := r.hold(r.tryLock(ctx))
-	for end := time.Now().Add(time.Second); errors.Is(err, redimutex.ErrUnavailable) && time.Now().Before(end) && cli.Rest(ctx, pause); {
+	var err error
+	for tries, began := 1, time.Now(); ; tries++ {
+		tried := time.Now()
 		again := r.hold(r.tryLock(ctx))
-		if again != nil && ctx.Err() != nil {
+		if again != nil && err != nil && ctx.Err() != nil {
 			break // it was cut short; the error of the try before says why
 		}
 		err = again
+		split := errors.Is(err, redimutex.ErrLocked) && r.once && len(r.servers) > 1 && tries < maxSplit
+		rest := rand.N(2*pause + 2*time.Since(tried)) // apart from the tries of the others
+		if !split && !errors.Is(err, redimutex.ErrUnavailable) || time.Since(began) > time.Second || !cli.Rest(ctx, rest) {
+			break
+		}
 	}
 	if !r.once && errors.Is(err, redimutex.ErrLocked) && r.heldByAncestor(ctx) {
 		return fmt.Errorf("%w: %w", errNested, err)
@@ -103,8 +112,10 @@ func (r *runner) try(ctx context.Context) error {
 	return err
 }
 
-// pause is the time between two attempts of the same step.
-const pause = 20 * time.Millisecond
+const (
+	pause    = 20 * time.Millisecond // between two attempts of the same step
+	maxSplit = 5                     // tries that may split the votes
+)
 
 // await waits for the lock as long as allowed, and reports once if the servers fail meanwhile. A hand-off lasts only a moment,
 // and a command needs a whole TTL, so await extends the lease. If that comes too late, it waits again.

@@ -69,7 +69,8 @@ func command() *cli.Command {
 				Text: `Hold one of N permits of the semaphore KEY: N run at a time. All that use KEY name the same N; a lower one waits
 					until enough have left. For one KEY and one server. Locks of other kinds need other KEYs`,
 			},
-			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: "Do not wait: if the lock is held, exit at once."},
+			{Names: []string{"n", "nonblock"}, Value: cli.Switch(&j.once), Text: `Do not wait: if the lock is held, exit at once. With several servers, it tries
+				a few times, because machines that try at the same moment may split the votes`},
 			{
 				Names: []string{"w", "wait"}, Arg: "TIME", Value: cli.Time(&j.wait),
 				Text: `Wait so long at most. 0 tries once, as -n does (LockContext(ctx, 0) of the library
@@ -115,6 +116,10 @@ func command() *cli.Command {
 
 // check takes over the operands, and returns what is wrong with them or with the flags.
 func (j *job) check(in *cli.Input) (err error) {
+	if len(in.Words) == 0 {
+		return errors.New("there is no KEY in front of --; write a name for the lock there, such as nightly-backup " +
+			"(a further -- in front of KEY is only for a KEY that begins with a dash)")
+	}
 	if j.keys, err = cli.Keys(in.Words); err != nil {
 		return err
 	}

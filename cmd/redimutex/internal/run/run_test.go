@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,6 +245,33 @@ func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 	assert.False(t, clitest.Gone(left[0]))
 	kill(t, left[0])
 	assert.NotContains(t, s.Keys(), "job")
+}
+
+// Machines whose cron starts the job at the same moment may split the votes. If each then left the job to the others, none
+// would run it.
+func TestATryThatHasSplitTheVotesIsRepeated(t *testing.T) {
+	t.Parallel()
+	all, flags := clitest.Three(t)
+	for i, rival := range []string{"A", "B"} {
+		s := all[i]
+		var scripts atomic.Int32
+		s.Do("SET", "job", rival, "PX", 60_000)
+		front := redistest.NewFront(t, s)
+		flags[2*i+1] = "redis://" + front.Addr()
+		front.On(func(command []string) redistest.Fate { // the rival gives up after the first try
+			if strings.HasPrefix(command[0], "EVAL") && scripts.Add(1) == 3 { // a new server does not know the hash of the first
+				s.Do("DEL", "job")
+			}
+			return redistest.Fate{}
+		})
+	}
+	out, _ := clitest.RunEnds(t, 0, nil, append(append([]string{"run", "-n", "-E", "0"}, flags...), "job", "--", "echo", "ran")...)
+	assert.Equal(t, "ran\n", out)
+
+	for _, s := range all { // but a lock that is held is held
+		s.Do("SET", "job", "A", "PX", 60_000)
+	}
+	clitest.RunEnds(t, 1, nil, append(append([]string{"run", "-n"}, flags...), "job", "--", "echo", "ran")...)
 }
 
 func TestSeveralServersAreARedlock(t *testing.T) {

@@ -86,9 +86,12 @@ func advice(err error) string {
 	case "NOAUTH", "WRONGPASS":
 		return " (give user and password as in redis://user:password@host, by " + EnvURL + " or -redis @FILE)"
 	case "WRONGTYPE":
-		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock; choose another KEY)"
+		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock, such as a hash of Redisson; " +
+			"a lock needs another KEY)"
 	case "MOVED":
 		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
+	case "REPLICA": // see package inspect
+		return " (name the primary by -redis or " + EnvURL + ")"
 	case "CROSSSLOT":
 		return " (in a cluster several KEYs need the same {tag}, as in account:{eu}:1 account:{eu}:2)"
 	case "NOPERM":
@@ -108,7 +111,8 @@ func advice(err error) string {
 	return " (redimutex doctor looks for the reason, and says what to do)"
 }
 
-const lacks = " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with)"
+const lacks = " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with, " +
+	"and -need fencing; or, as run has -s or -permits, readers or semaphore)"
 
 // looks matches the commands that a user needs for looking and not for locking: doctor does not miss them.
 var looks = regexp.MustCompile(`'(scan|type|getrange)'`)
