@@ -357,3 +357,20 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	}
 	return errors.Join(<-results, <-results)
 }
+
+// Its place would stay in the queue, in front of all that come later, and the lock free behind it.
+func TestAUserThatMayNotLeaveTheQueueIsRefusedBeforeItIsInIt(t *testing.T) {
+	redistest.Needs(t, redistest.ACL)
+	t.Parallel()
+	s := redistest.Real(t)
+	sets := granted(t)
+	words := slices.DeleteFunc(slices.Concat(sets[0].words, sets[2].words), func(w string) bool { return w == "+zrem" })
+	waiter := newClient(t, allow(t, s, words), redimutex.WithQueue()).Mutex("lock:job")
+	holder := newClient(t, s.Pool()).Mutex("lock:job")
+	require.NoError(t, holder.LockContext(t.Context(), 0))
+	err := waiter.LockContext(t.Context(), 10*time.Second)
+	require.ErrorAs(t, err, new(*redimutex.NodeError))
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
+	assert.Equal(t, []string{"lock:job"}, s.Keys())
+	require.NoError(t, holder.UnlockContext(t.Context()))
+}

@@ -62,11 +62,11 @@ if not holder then
   end
 end
 
-local waiting = 0
+local waiting = member ~= '' and redis.call('ZCARD', queue) or 0 -- a user who may not is refused before it is in the queue
 if member ~= '' then
-  waiting = redis.call('ZCARD', queue) -- first: a user who may not is refused before it is there
   local arrived = tonumber(redis.call('ZSCORE', queue, member) or nil)
   if not arrived then
+    redis.call('ZREM', queue, member) -- so is a user who may not leave: others would find the lock free behind it, and wait
     arrived = tonumber(ARGV[13])
     if arrived == 0 then
       arrived = now
