@@ -10,30 +10,30 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// BenchmarkOwnKeyAllocations counts what one pair allocates over a pool that is not punctual. How long pairs take is measured
-// by the module bench.
+// BenchmarkOwnKeyAllocations counts what one Lock and Unlock allocate over a pool that is not punctual. The module bench
+// measures how long they take.
 func BenchmarkOwnKeyAllocations(b *testing.B) {
 	m := newMutex(b, redistest.Start(b).Pool(), "k")
 	m.Lock()
-	m.Unlock() //nolint:staticcheck // so that the connection is there and the script known
+	m.Unlock() //nolint:staticcheck // now there is a connection, and the server knows the script
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Lock()
-		m.Unlock() //nolint:staticcheck // the pair is what is measured
+		m.Unlock() //nolint:staticcheck // the pair is measured
 	}
 }
 
 // heap returns the bytes in use after a collection.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what a sync.Pool holds goes with the second
+	runtime.GC() // the second collection frees what a sync.Pool holds
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkIdle reports the memory of a Mutex that is not locked: one of a shared Client, for which
-// the goal is 160 bytes at most, and one that New has given a Client of its own.
+// BenchmarkIdle reports the memory of an unlocked Mutex: one of a shared Client, which should take 160 bytes at most, and one
+// with a Client of its own, as New makes it.
 func BenchmarkIdle(b *testing.B) {
 	const n = 10_000
 	pool := redistest.Start(b).Pool()
@@ -61,9 +61,9 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkTrace is a pair of Lock and Unlock that needs no server, because the process has kept the lease:
-// so it is the fastest path, where whatever a Trace costs would show first. "none" is what everybody pays
-// for the possibility; "unset" is a Trace without functions; the others tell each lock and each unlock.
+// BenchmarkTrace measures a pair of Lock and Unlock that needs no server, because the process has kept the lease. This is the
+// fastest path, so the cost of a Trace shows here first. "none" has no Trace, "unset" has one without functions, and the other
+// three report each lock and each unlock.
 func BenchmarkTrace(b *testing.B) {
 	nop := func(redimutex.Event) {}
 	told := &redimutex.Trace{Acquired: nop, Released: nop, GaveUp: nop, Lost: nop, Renewed: nop, Waiting: nop, Attempt: nop}
@@ -75,11 +75,11 @@ func BenchmarkTrace(b *testing.B) {
 		}
 		m := client.Mutex("k")
 		m.Lock()
-		m.Unlock() //nolint:staticcheck // so that the lease is there
+		m.Unlock() //nolint:staticcheck // now the lease is parked
 		b.ReportAllocs()
 		for b.Loop() {
 			m.Lock()
-			m.Unlock() //nolint:staticcheck // the pair is what is measured
+			m.Unlock() //nolint:staticcheck // the pair is measured
 		}
 	}
 	b.Run("none", func(b *testing.B) { pairs(b, 0) })

@@ -23,7 +23,7 @@ func TestClosedClientLocksNothing(t *testing.T) {
 	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
 	m := client.Mutex("k")
 	known := client.Mutex("known", redimutex.WithLeaseReuse(time.Second))
-	for range 2 { // so that the Mutex and the Client remember the key
+	for range 2 { // after this, the Mutex and the Client remember the key
 		known.Lock()
 		known.Unlock()
 	}
@@ -48,7 +48,7 @@ func TestCloseWakesTheWaiters(t *testing.T) {
 	holder.Lock()
 	defer holder.Unlock()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithPollInterval(9*time.Second))
-	require.NoError(t, client.Mutex("own").LockContext(t.Context(), 0)) // and is not unlocked
+	require.NoError(t, client.Mutex("own").LockContext(t.Context(), 0)) // it stays locked
 	got := make(chan error, 10)
 	for range 5 {
 		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
@@ -145,7 +145,7 @@ func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
 	redistest.Wait(t, "nothing is left", func() bool { return len(s.Keys()) == 0 })
 }
 
-// Lines come and go with those who use them; one key must never have two.
+// A line exists only while goroutines use it, but one key must never have two lines.
 func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 	t.Parallel()
 	pool := redistest.NewBetween(redistest.Start(t).Pool())
@@ -158,7 +158,7 @@ func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 		asking.Add(-1)
 		return nil, redis.Error("LOADING not yet")
 	})
-	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(9*time.Second)) // none is left behind
+	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(9*time.Second)) // no operation is left behind
 	var group sync.WaitGroup
 	for range 8 {
 		m := c.Mutex("k")
@@ -250,10 +250,10 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	assert.Equal(t, []int64{0, 0, 0}, client.Stats().Errors)
 
 	b.Kill()
-	client, m = start() // one that knows of no server that it is slow, so that all are asked
+	client, m = start() // this Client does not take any server for slow, so it asks all three
 	counted := func(n int64) func() bool { return func() bool { return client.Stats().Errors[1] >= n } }
 	m.Lock()
-	redistest.Wait(t, "the failed try", counted(1)) // a majority does not wait for it
+	redistest.Wait(t, "the failed try", counted(1)) // the majority does not wait for this try
 	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
 	redistest.Wait(t, "the failed extension", counted(2))
 	m.Unlock()

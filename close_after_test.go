@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A late is a connection that notes what is written to it after a Close.
+// A late is a connection that counts the writes to it after a Close.
 type late struct {
 	net.Conn
 	closed *atomic.Bool
@@ -30,7 +30,7 @@ func (c *late) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Of what a majority has released, the rest is under way until its own bound is over, which Close waits for.
+// When a majority has released, the other releases go on until their own bound. Close waits for that.
 func TestAReleaseThatAMajorityHasAnsweredSendsNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	const node = time.Second

@@ -76,14 +76,14 @@ func TestDoDoesNotRunFWithoutTheLock(t *testing.T) {
 	never := func(context.Context) error { t.Error("f ran without the lock"); return nil }
 	for _, m := range []*redimutex.Mutex{client.Mutex("k"), newMutex(t, pool, "k", patient)} {
 		assert.ErrorIs(t, m.TryDo(t.Context(), never), redimutex.ErrLocked)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // for one answer at least
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // long enough for at least one answer
 		defer cancel()
 		assert.ErrorIs(t, m.Do(ctx, never), redimutex.ErrLocked)
 	}
 }
 
-// A function that the caller gave may panic, and an HTTP server goes on after that; or it ends its
-// goroutine, as the assertions of tests do. The lock must not be stuck then for the others.
+// A function of the caller may panic, and an HTTP server then goes on. Or the function ends its goroutine, as the assertions
+// of tests do. In neither case may the lock stay locked for the others.
 func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(){"panic": func() { panic("planned") }, "exit": runtime.Goexit}
@@ -117,14 +117,14 @@ func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 				}
 				lock := func() { _ = bad.LockContext(t.Context(), 50*time.Millisecond) }
 				good.Lock()
-				use(lock) // behind another of this process
+				use(lock) // behind another goroutine of this process
 				good.Unlock()
 				s.Do("SET", "k", "foreign", "PX", 20)
 				use(lock) // behind another process
 				use(func() { _ = bad.UnlockContext(t.Context()) })
 				use(lock)
 				s.Do("SET", "k", "foreign", "PX", 20)
-				use(func() { _ = bad.UnlockContext(t.Context()) }) // a loss that only this notices
+				use(func() { _ = bad.UnlockContext(t.Context()) }) // only this call notices the loss
 				if c.Stats().Held > 0 {
 					use(func() { _ = bad.UnlockContext(t.Context()) })
 				}
@@ -141,7 +141,7 @@ func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 	}
 }
 
-// Whatever f has started under its context ends with the hold.
+// All that f has started with its context ends with the hold.
 func TestTheContextOfDoEndsAlsoWhileSomebodyElseIsUnlocking(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -161,7 +161,7 @@ func TestTheContextOfDoEndsAlsoWhileSomebodyElseIsUnlocking(t *testing.T) {
 	assert.NoError(t, <-unlocked)
 }
 
-// The hold has many to tell, and Do need not be the first.
+// The hold tells many contexts of the loss, and that of Do need not be the first.
 func TestTheCauseOfDosContextIsTheLossAlsoWhereFReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

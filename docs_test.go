@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages are the README and the pages that it leads to.
+// pages returns the README, the pages in docs, and the other pages at the top.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("docs/*.md")
@@ -21,7 +21,7 @@ func pages(t *testing.T) []string {
 	return append(all, "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 }
 
-// prose returns the lines of a page that are not in a block of code.
+// prose returns the lines of a page that are outside blocks of code.
 func prose(text string) (lines []string) {
 	code := false
 	for line := range strings.Lines(text) {
@@ -44,7 +44,7 @@ func TestPagesHaveLinesOf120ColumnsOutsideTablesAndCode(t *testing.T) {
 	}
 }
 
-// anchors returns what the headings of a page are called in links to them.
+// anchors returns the names that links use for the headings of a page.
 func anchors(t *testing.T, page string) (names []string) {
 	for _, line := range prose(read(t, page)) {
 		if heading := strings.TrimLeft(line, "#"); heading != line {

@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A job takes the lock when it begins, and gives it back where it ends, in another function.
+// A job takes the lock when it begins, and releases it in another function, where the job ends.
 func ExampleMutex_Acquire() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
 	type job struct{ lease *redimutex.Lease }

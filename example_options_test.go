@@ -33,7 +33,7 @@ func ExampleLease_Done() {
 	// reason: expired
 }
 
-// The context of a hold ends with it, and says why.
+// The context of a hold ends with the hold, and its cause says why.
 func ExampleLease_Context() {
 	mu := redimutex.New(redisPool(), "invoices")
 	mu.Lock()
@@ -46,7 +46,7 @@ func ExampleLease_Context() {
 	// true
 }
 
-// A step that can't be interrupted gets the time that it needs before it begins.
+// Before a step that can't be interrupted, extend the lease for as long as the step may take.
 func ExampleLease_Extend() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithoutRenewal())
 	mu.Lock()
@@ -60,8 +60,7 @@ func ExampleLease_Extend() {
 	// Output: true
 }
 
-// The fence goes along with every write, and the resource refuses a write whose fence is lower than
-// one it has seen.
+// Every write carries the fence. The resource refuses a write whose fence is lower than one that it has seen.
 func ExampleLease_Fence() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithFencing())
 	highest := int64(0) // kept by the resource, in the same transaction as the data
@@ -85,7 +84,7 @@ func ExampleLease_Fence() {
 	// the paused one writes: false
 }
 
-// Locks of crashed holders end after two minutes, not ten seconds.
+// The lock of a crashed holder ends after two minutes, not after ten seconds.
 func ExampleWithTTL() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(2*time.Minute))
 	mu.Lock()
@@ -94,7 +93,7 @@ func ExampleWithTTL() {
 	// Output: true
 }
 
-// Ten tries, and 100 ms more between two of them each time: 4.5 s in all.
+// Ten tries. Each pause is 100 ms longer than the one before: 4.5 s in all.
 func ExampleWithBackoff() {
 	mu := redimutex.New(redisPool(), "invoices",
 		redimutex.WithBackoff(redimutex.Linear(100*time.Millisecond)),
@@ -127,8 +126,7 @@ func ExampleWithMaxAttempts() {
 	// Output: true
 }
 
-// However soon it is unlocked, the key stays for a minute: a second start of the same job within
-// that time finds it locked.
+// The key stays locked for a minute, however soon it is unlocked. A second start of the job in that minute finds it locked.
 func ExampleWithMinHold() {
 	mu := redimutex.New(redisPool(), "jobs:nightly", redimutex.WithMinHold(time.Minute))
 	mu.Lock()
@@ -137,7 +135,7 @@ func ExampleWithMinHold() {
 	// Output: false
 }
 
-// A holder that hangs, in a process that lives, does not keep the lock for ever.
+// A holder that hangs, in a process that goes on, does not keep the lock for ever.
 func ExampleWithMaxHold() {
 	mu := redimutex.New(redisPool(), "invoices",
 		redimutex.WithTTL(time.Second), redimutex.WithMaxHold(500*time.Millisecond))
@@ -149,7 +147,7 @@ func ExampleWithMaxHold() {
 	// Output: true
 }
 
-// The lease ends after its TTL, done or not, as with a bare SET NX PX.
+// The lease ends after its TTL, whether the work is done or not, as with a bare SET NX PX.
 func ExampleWithoutRenewal() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())
 	mu.Lock()
@@ -158,7 +156,7 @@ func ExampleWithoutRenewal() {
 	// Output: true
 }
 
-// An operator who looks at the key sees the label, and so do those who wait.
+// The label is visible to an operator who looks at the key, and to those who wait.
 func ExampleWithOwner() {
 	pool := redisPool()
 	holder := redimutex.New(pool, "invoices", redimutex.WithOwner("web-7 pid 4711"))
@@ -185,7 +183,7 @@ func ExampleWithTrace() {
 	// released invoices after a while: true
 }
 
-// What no return value can carry is logged.
+// The logger gets the errors that no return value can carry.
 func ExampleWithLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -203,7 +201,7 @@ func ExampleWithLogger() {
 	// Output: level=WARN msg="redimutex: Unlock" key=invoices err="redimutex: \"invoices\": lease lost: expired"
 }
 
-// The release hands the lock to the process that has waited longest, and wakes it.
+// The release hands the lock to the process that has waited longest, and wakes that process.
 func ExampleWithQueue() {
 	pool := redisPool()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue())
@@ -226,7 +224,7 @@ func ExampleWithQueue() {
 	// Output: handed over
 }
 
-// With this option a function that locks can call another that locks the same key.
+// With this option, a function that holds the lock can call another that locks the same key.
 func ExampleWithReentrancy() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithReentrancy())
 	book := func(ctx context.Context) error {
@@ -242,7 +240,7 @@ func ExampleWithReentrancy() {
 	// <nil>
 }
 
-// A server without replicas can't confirm that one has the lock.
+// A server without replicas can't confirm that a replica has the lock.
 func ExampleWithReplicas() {
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithReplicas(1, 10*time.Millisecond))
 	err := mu.TryLockContext(context.Background())
@@ -250,7 +248,7 @@ func ExampleWithReplicas() {
 	// Output: true
 }
 
-// Servers that have just started empty do not vote for one TTL.
+// A server that has just started without data does not vote for one TTL.
 func ExampleWithRestartGuard() {
 	pools := []redimutex.Pool{redisPool(), redisPool(), redisPool()}
 	mu := redimutex.NewRedlock(pools, "invoices", redimutex.WithRestartGuard(), redimutex.WithTTL(2*time.Second))
@@ -263,7 +261,7 @@ func ExampleWithRestartGuard() {
 	// a TTL later: true
 }
 
-// Many goroutines over two connections.
+// Many goroutines share two connections.
 func ExampleWithMultiplexing() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()}, redimutex.WithMultiplexing(2))
 	defer client.Close()
@@ -283,7 +281,7 @@ func ExampleWithMultiplexing() {
 	// Output: paid: 100
 }
 
-// The password is asked for each new connection, because it changes.
+// The password changes, so each new connection asks for it.
 func ExampleNewPoolAt() {
 	pool := redimutex.NewPoolAt("tcp", "redis.example:6379",
 		redis.DialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {

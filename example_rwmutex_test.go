@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Many read the prices at a time, and one sets them alone.
+// Many goroutines read the prices at a time, and one alone sets them.
 func ExampleRWMutex() {
 	ctx := context.Background()
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
@@ -35,7 +35,7 @@ func ExampleRWMutex() {
 	// another reads while one writes: false
 }
 
-// A writer goes on as a reader, without another writer between, and lets the other readers in.
+// A writer becomes a reader, and lets the other readers in. No other writer gets in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
 	prices := redimutex.NewRWMutex(redisPool(), "prices")

@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Ten downloads at a time, however many machines of the fleet have some to do.
+// Ten downloads run at a time in the whole fleet, on however many machines.
 func ExampleSemaphore() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // to wait and to download
 	defer cancel()
@@ -38,7 +38,7 @@ func ExampleSemaphore() {
 	// Output: done: 25 at a time: 10
 }
 
-// A permit that is given back by other code than that which has got it.
+// The code that releases a permit need not be the code that acquired it.
 func ExampleSemaphore_Acquire() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // bounds the wait
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A web server makes a Mutex for each request, and ends in this order: first the requests, then the Client.
+// A web server makes a Mutex for each request. It shuts down in this order: first the requests, then the Client.
 func ExampleClient_webServer() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
 	stop, terminate := context.WithCancel(context.Background()) // or signal.NotifyContext

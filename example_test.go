@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// redisPool returns a pool for an empty embedded server, so that the examples run where no Redis
-// is. A connection is closed as soon as it is given back, so nothing has to be cleaned up.
+// redisPool returns a pool for an empty embedded server, so that the examples need no Redis. The pool closes a connection as
+// soon as it is given back, so there is nothing to clean up.
 func redisPool() *redis.Pool {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -26,10 +26,10 @@ func redisPool() *redis.Pool {
 	}}
 }
 
-// exampleVariable is set in a process that runs the whole program of the README.
+// exampleVariable is set in a process that runs the whole program from the README.
 const exampleVariable = "REDIMUTEX_TEST_EXAMPLE"
 
-// startRedis starts an embedded server on a port, names it in REDIS_URL, and returns how to stop it.
+// startRedis starts an embedded server on a port, puts its URL into REDIS_URL, and returns a function that stops it.
 func startRedis() (stop func()) {
 	if os.Getenv(exampleVariable) != "" { // the server is another test's
 		return func() {}
@@ -50,7 +50,7 @@ func startRedis() (stop func()) {
 	}
 }
 
-// A whole program: it takes the lock, works, and tells what went wrong.
+// A whole program: it takes the lock, works, and reports what went wrong.
 func Example() {
 	defer startRedis()() // not in the README
 
@@ -79,7 +79,7 @@ func Example() {
 	// Output: no other process is here now
 }
 
-// What a caller does about each error.
+// What a caller does about each kind of error.
 func Example_errors() {
 	pool := redisPool()
 	other := redimutex.New(pool, "invoices", redimutex.WithOwner("web-7"))
@@ -107,7 +107,7 @@ func Example_errors() {
 	// time ran out: true
 }
 
-// A condition variable on top of a Mutex wakes goroutines of this process.
+// A condition variable with a Mutex as its Locker wakes goroutines of this process.
 func Example_condition() {
 	mu := redimutex.New(redisPool(), "stock")
 	cond := sync.NewCond(mu)
@@ -129,7 +129,7 @@ func Example_condition() {
 	// Output: in stock: 3
 }
 
-// It does not connect. Errors don't show the URL, because that may contain a password.
+// NewPool does not connect. Its errors don't show the URL, because a URL may contain a password.
 func ExampleNewPool() {
 	pool, err := redimutex.NewPool("rediss://locks:p%40ss@redis.example:6380/2")
 	if err != nil {
@@ -142,7 +142,7 @@ func ExampleNewPool() {
 	// Output: redimutex: the Redis URL is not valid: it does not begin with redis://, rediss:// or unix://; write redis://host:6379, rediss://host:6379 or unix:///path
 }
 
-// A pool of your own, whose connections are as good as those of NewPool.
+// A pool of your own, with connections that are as good as those of NewPool.
 func ExampleDialer() {
 	pool := &redis.Pool{
 		MaxIdle:     10,
@@ -167,7 +167,7 @@ func ExampleNew() {
 	// Output: locked
 }
 
-// Three independent servers, of which two have to agree.
+// Three independent servers, two of which have to agree.
 func ExampleNewRedlock() {
 	pools := []redimutex.Pool{redisPool(), redisPool(), redisPool()}
 	mu := redimutex.NewRedlock(pools, "invoices")
@@ -209,7 +209,7 @@ func ExampleClient_Stats() {
 	// 0 held, 1 acquired, 1 released
 }
 
-// Close ends what waits.
+// Close ends the calls that wait.
 func ExampleClient_Close() {
 	client := redimutex.NewClient([]redimutex.Pool{redisPool()})
 	client.Close()
@@ -218,7 +218,7 @@ func ExampleClient_Close() {
 	// Output: true
 }
 
-// Any goroutine of any process that uses the same key on the same server is kept out.
+// A lock keeps out every other goroutine, of any process, that uses the same key on the same server.
 func ExampleMutex_Lock() {
 	mu := redimutex.New(redisPool(), "counter")
 	count := 0
@@ -275,7 +275,7 @@ func ExampleMutex_TryLockContext() {
 	// Output: true
 }
 
-// Do unlocks whatever f does, and ends its context when the lock is lost.
+// Do unlocks whatever f does. If the lock is lost, Do ends the context of f.
 func ExampleMutex_Do() {
 	mu := redimutex.New(redisPool(), "invoices")
 	err := mu.Do(context.Background(), func(ctx context.Context) error {
@@ -288,7 +288,7 @@ func ExampleMutex_Do() {
 	// out of paper
 }
 
-// A job that every machine starts at the same time, and one is to run.
+// Every machine starts the job at the same time, and one machine is to run it.
 func ExampleMutex_TryDo() {
 	pool := redisPool()
 	machine := func(name string) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Keys returns for how many keys the Client remembers something.
+// Keys returns the number of keys about which the Client remembers something.
 func (c *Client) Keys() int {
 	engine := reflect.ValueOf(c.engine).Elem()
 	mu := (*sync.Mutex)(engine.FieldByName("mu").Addr().UnsafePointer())

@@ -35,7 +35,7 @@ func TestExtendMovesTheEndAndWhatRenewalsAskFor(t *testing.T) {
 	})
 }
 
-// The last writer's fence is still there when a reader asks for it.
+// The last writer's fence must still be on the server when a reader asks for it.
 func TestTheFenceCounterOutlivesWhatExtendHasAskedFor(t *testing.T) {
 	s := redistest.Start(t)
 	m := newMutex(t, s.Pool(), "k", redimutex.WithFencing())
@@ -129,7 +129,7 @@ func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
 			<-answer
 			return run()
 		})
-		time.Sleep(4 * time.Second) // it is under way
+		time.Sleep(4 * time.Second) // a renewal is under way
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.ErrorIs(t, l.Extend(ctx, time.Minute), context.DeadlineExceeded)

@@ -15,11 +15,11 @@ import (
 	"github.com/redimutex/redimutex/internal/locktest"
 )
 
-// embedded starts a server in this process: fuzzing is too fast for anything else.
+// embedded starts a server in this process: any other would be too slow for fuzzing.
 func embedded(f *testing.F) (*miniredis.Miniredis, *redis.Pool) {
 	m := miniredis.NewMiniRedis()
 	require.NoError(f, m.Start())
-	addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+	addr := m.Addr() // after Close, m has no address, and a clean-up may still dial
 	p := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	f.Cleanup(func() {
 		p.Close()
@@ -28,8 +28,7 @@ func embedded(f *testing.F) (*miniredis.Miniredis, *redis.Pool) {
 	return m, p
 }
 
-// A key may have any bytes in it. It names one lock, which excludes a rival, and has a fence and a queue
-// that are not those of another.
+// A key may contain any bytes. It names one lock, which excludes a rival. No other key shares its fence or its queue.
 func FuzzKey(f *testing.F) {
 	m, pool := embedded(f)
 	for _, key := range locktest.OddKeys[:len(locktest.OddKeys)-1] {
@@ -67,7 +66,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// Options either panic with a sentence of ours, or give a Mutex that works, or that says why not.
+// Options either panic with one of our own messages, or give a Mutex. That Mutex works, or its error says why it does not.
 func FuzzOptions(f *testing.F) {
 	m, pool := embedded(f)
 	f.Add(int64(10*time.Second), int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), 0, 0, "owner", uint8(0))
@@ -89,16 +88,16 @@ func FuzzOptions(f *testing.F) {
 		defer c.Close()
 		mutex := c.Mutex("k")
 		if err := mutex.TryLockContext(t.Context()); err != nil {
-			return // it may want replicas that there are not, or a server that answers within a nanosecond
+			return // the options may ask for replicas that do not exist, or for an answer within a nanosecond
 		}
 		if l := mutex.Lease(); l != nil && l.Err() == nil {
 			require.True(t, l.Until().After(time.Now().Add(-time.Minute)), "a lease without validity")
 		}
-		_ = mutex.UnlockContext(t.Context()) // which may be over, or take longer than a nanosecond
+		_ = mutex.UnlockContext(t.Context()) // the lease may be over, or the release take longer than a nanosecond
 	})
 }
 
-// refusal reports whether f panics, which has to be with a sentence.
+// refusal reports whether f panics. The panic has to be a sentence of this library.
 func refusal(t *testing.T, f func()) (refused bool) {
 	defer func() {
 		if v := recover(); v != nil {

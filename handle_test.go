@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// acquirers are the verbs that return a hold.
+// acquirers returns the verbs that return a hold.
 func acquirers(m *redimutex.Mutex) map[string]func(context.Context) (*redimutex.Lease, error) {
 	return map[string]func(context.Context) (*redimutex.Lease, error){"Acquire": m.Acquire, "TryAcquire": m.TryAcquire}
 }

@@ -36,7 +36,7 @@ func TestAHandOverWorksByMajority(t *testing.T) {
 	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
 	require.NoError(t, taker.TakeOver(t.Context(), h))
 	assert.Greater(t, taker.Lease().Fence(), l.Fence())
-	all[0].Restart() // without its data
+	all[0].Restart() // it comes back without its data
 	assert.ErrorIs(t, third.TakeOver(t.Context(), h), redimutex.ErrLost)
 	assert.ErrorIs(t, third.TryLockContext(t.Context()), redimutex.ErrLocked)
 	require.NoError(t, taker.Lease().Err())
@@ -53,7 +53,7 @@ func TestAHandOverWorksByMajority(t *testing.T) {
 	require.ErrorIs(t, taker.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
 }
 
-// Of two takers that split the votes one has the lock afterwards, or neither does and the Handover is good.
+// If takers split the votes, either one of them gets the lock, or none does and the Handover stays good.
 func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -82,13 +82,13 @@ func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 				require.NoError(t, m.UnlockContext(t.Context()))
 			}
 		}
-		for _, s := range all { // a vote for a Handover that was used may stay until it expires
+		for _, s := range all { // a vote for a Handover that is used up may stay until it expires
 			s.Do("DEL", "k")
 		}
 	}
 }
 
-// takeEverywhere locks m on all servers. A try passes over one that was slow for a moment; an extension regains its vote.
+// takeEverywhere locks m on all servers. If a try passes over a server that was slow, an extension regains its vote.
 func takeEverywhere(t *testing.T, all locktest.Servers, m *redimutex.Mutex) *redimutex.Lease {
 	t.Helper()
 	l, err := m.Acquire(t.Context())
@@ -103,7 +103,7 @@ func takeEverywhere(t *testing.T, all locktest.Servers, m *redimutex.Mutex) *red
 	return l
 }
 
-// handOverEverywhere hands over a lock on key that all servers have, not only a majority.
+// handOverEverywhere hands over a lock on key. All servers have its Handover, not only a majority.
 func handOverEverywhere(t *testing.T, all locktest.Servers, key string, within time.Duration) redimutex.Handover {
 	t.Helper()
 	l := takeEverywhere(t, all, all.Client(t, patient).Mutex(key))
@@ -115,14 +115,14 @@ func handOverEverywhere(t *testing.T, all locktest.Servers, key string, within t
 	return h
 }
 
-// What is given back is good for as long as it was before, and no longer.
+// A vote that a taker gives back lasts as long as it would have without the taker, and no longer.
 func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", 2*time.Minute)
 	given := all[0].Get("k")
 	for i, s := range all[1:] {
-		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // neither of whom has a majority
+		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // two different tokens: neither has a majority
 	}
 	m := all.Client(t, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(10*time.Second)).Mutex("k")
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrLost)
@@ -130,7 +130,7 @@ func TestATakerThatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	assert.LessOrEqual(t, all[0].PTTL("k"), 2*time.Minute)
 }
 
-// Else the Handover, which is worth nothing any more, would be in the way on that server for the rest of its time.
+// The Handover is worth nothing any more. Given back, it would block that server for the rest of its time.
 func TestATakerThatAnotherWasFasterThanGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -142,8 +142,8 @@ func TestATakerThatAnotherWasFasterThanGivesNothingBack(t *testing.T) {
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// A server that does not answer the giver or the taker has nothing of theirs when it is back, be that before or after the
-// end of the time in which it may execute what they have sent.
+// A server does not answer the giver or the taker. When it is back, it keeps nothing of theirs, whether it comes back before
+// or after the end of the time in which it may still execute their commands.
 func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 	t.Parallel()
 	const giver, taker, soon, late = true, false, 0, 1500 * time.Millisecond
@@ -180,7 +180,7 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 	}
 }
 
-// What the other servers tell is less than what the hanging one gives the lock.
+// The hanging server keeps the lock for longer than the other servers have told.
 func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -198,7 +198,7 @@ func TestAHandOverKnowsHowLongAHangingServerKeepsTheLock(t *testing.T) {
 	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
 }
 
-// It seemed to be silent, and so the others decided without it. Without its vote one server that fails would be one too many.
+// The server seemed silent, so the others decided without it. But without its vote, one more failure would be one too many.
 func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -215,14 +215,14 @@ func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	redistest.Wait(t, "the vote", func() bool { return all[2].Get("k") == all[0].Get("k") })
 }
 
-// A server that answers the taker no more keeps its vote no longer than until it is back.
+// If a server stops answering, the taker can't give back its vote there. The vote ends once the server is back.
 func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
 	network := all[0].Network(0)
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
-	// The first server may not be asked, if it seems to be silent on a busy machine.
+	// On a busy machine the first server may seem silent. Then it is not asked, and the round is repeated.
 	for n := range 20 {
 		key := fmt.Sprint("k", n)
 		h := handOverEverywhere(t, all, key, 10*time.Minute)
@@ -252,7 +252,7 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	t.Fatal("the taker never had a vote")
 }
 
-// One server has done it, one has another token, and one does not answer: neither side has a majority.
+// One server has done the swap, one has another token, and one does not answer: neither side has a majority.
 func TestAHandOverWhoseVotesDecideNothingIsUnavailable(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -313,7 +313,7 @@ func TestAHandOverOfWhatAMajorityHasLostLeavesNothing(t *testing.T) {
 	redistest.Wait(t, "the vote of the last server is free", func() bool { return !all[2].Exists("k") })
 }
 
-// A swap without an answer takes nothing behind another holder, so it costs the lease no vote.
+// A swap without an answer never takes a lock from another holder, so the lease does not lose the vote.
 func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -367,7 +367,7 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	assert.LessOrEqual(t, all[2].PTTL("k"), 2*time.Minute)
 }
 
-// fronted returns a Client that reaches the servers by fronts. It knows their clocks, and they know the scripts.
+// fronted returns a Client that reaches the servers through fronts. It knows their clocks, and they know the scripts.
 func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*redistest.Front, *redimutex.Client) {
 	t.Helper()
 	fronts, pools := make([]*redistest.Front, len(all)), make([]redimutex.Pool, len(all))
@@ -384,7 +384,7 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 	return fronts, client
 }
 
-// deniedByOne returns three servers of which the last does not have the Handover, and a taker's Client with that node timeout.
+// deniedByOne returns three servers, the last without the Handover, and the Client of a taker with that node timeout.
 func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers, []*redistest.Front, *redimutex.Client, redimutex.Handover) {
 	t.Helper()
 	all := locktest.Start(t, 3)
@@ -394,7 +394,7 @@ func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers,
 	return all, fronts, client, h
 }
 
-// The token of a taker in its first step is not that of a holder.
+// The token that a taker uses in its first step is not the token of a holder.
 func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -407,8 +407,8 @@ func TestAGiverHearsOfAnotherHolderWhateverItsLabel(t *testing.T) {
 	require.ErrorIs(t, err, redimutex.ErrLost)
 }
 
-// One server has lost the lock, one has another token, and one does not answer: a majority of the giver's is gone. It may come
-// back from a taker in its first step, and from no other.
+// One server has lost the lock, one has another token, and one does not answer: the giver's majority is gone. Only if the
+// other token is that of a taker in its first step can the giver's vote come back.
 func TestAGiverHearsOfAnotherHolderWhenTwoServersHaveAnswered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -434,7 +434,7 @@ func TestAGiverHearsOfAnotherHolderWhenTwoServersHaveAnswered(t *testing.T) {
 	}
 }
 
-// The server has not executed the first one, and keeps the token of the giver.
+// The server that hangs has not executed the first HandOver, and still has the giver's token.
 func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -453,7 +453,7 @@ func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 	redistest.Wait(t, "the third server is free", func() bool { return all[2].Get("k") == "" })
 }
 
-// No server has told how long that is.
+// No server has told how much time the Handover has left.
 func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -468,7 +468,7 @@ func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// One server has no Handover and another hangs. What the third gives the taker would stay for as long as that repeats.
+// One server has no Handover, and one hangs. A kept vote of the third would last for as long as the taker repeats the call.
 func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 	t.Parallel()
 	all, fronts, client, h := deniedByOne(t, 3*time.Second, 500*time.Millisecond)
@@ -478,7 +478,7 @@ func TestATakerThatIsRefusedDoesNotKeepItsVoteForARepeat(t *testing.T) {
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// As above, but the answer of the third was lost.
+// As above, but the answer of the third server is lost.
 func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) {
 	t.Parallel()
 	all, fronts, client, h := deniedByOne(t, 3*time.Second, 500*time.Millisecond)
@@ -491,7 +491,7 @@ func TestATakerThatIsRefusedDoesNotKeepAVoteThatItsRepeatHasFound(t *testing.T) 
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// The lock of a taker that crashes is free when its TTL is over, and not when the Handover would have been.
+// The lock of a taker that crashes is free when the taker's TTL is over, not only when the Handover would have ended.
 func TestATakerHasItsOwnTTL(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -504,7 +504,7 @@ func TestATakerHasItsOwnTTL(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// What a call sent that was cut short may be executed when its repeat has the lock.
+// A command of a call that was cut short may be executed when the repeated call already has the lock.
 func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -541,7 +541,7 @@ func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// A server hangs with the token of the first call, also while the second one is made.
+// One server hangs with the token of the first call, and still hangs during the second call.
 func TestATakerKnowsItsTokensOfAllCallsBefore(t *testing.T) {
 	t.Parallel()
 	all, fronts, client, h := deniedByOne(t, time.Hour, 2*time.Second)
@@ -563,7 +563,7 @@ func TestATakerKnowsItsTokensOfAllCallsBefore(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// It does not know that it had a vote, nor for how long.
+// The taker does not know that it had a vote, nor how long the vote lasts.
 func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
 	t.Parallel()
 	all, fronts, client, h := deniedByOne(t, time.Hour, 3*time.Second)
@@ -576,7 +576,7 @@ func TestATakerGivesAVoteBackThatItWasNotToldOf(t *testing.T) {
 	redistest.Wait(t, "another takes it over", func() bool { return other.TakeOver(t.Context(), h) == nil })
 }
 
-// What goes back of the call before may still be under way.
+// A vote that the call before gives back may still be on its way.
 func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
 	t.Parallel()
 	_, fronts, client, h := deniedByOne(t, time.Hour, time.Second)
@@ -587,7 +587,7 @@ func TestARepeatedTakeOverIsNotLostThroughItsOwnCallBefore(t *testing.T) {
 	}
 }
 
-// The Handover has other votes, which hang. So no other may get the lock from the server before its time is over.
+// The Handover has a vote on a server that hangs. So the first server must keep the lock until the Handover ends.
 func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 	t.Parallel()
 	all, fronts, client, h := deniedByOne(t, time.Minute, 3*time.Second)
@@ -605,7 +605,7 @@ func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 	assert.NotEmpty(t, all[0].Get("k"))
 }
 
-// A repeat makes new ones, so what one server has given must not stay for the TTL of the lock.
+// A repeat makes new tokens. So a vote for the old token must not stay for the TTL of the lock.
 func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -626,7 +626,7 @@ func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.NotErrorIs(t, err, redimutex.ErrUnavailable)
 	redistest.Wait(t, "the first server has nothing of the taker", func() bool {
-		got := all[0].Get("k") // it has the Handover back if it was asked after both refusals
+		got := all[0].Get("k") // the Handover is back if the first server was asked after both refusals
 		return got == "" || got == given
 	})
 	for i, f := range fronts[1:] {
@@ -637,7 +637,7 @@ func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	m.Unlock()
 }
 
-// As above, in the first step: the vote of one server goes back, for another taker to find.
+// As above, but in the first step: the vote of one server goes back to the Handover, so that another taker can use it.
 func TestATakerWhoseFirstStepIsRefusedForGoodGivesItsVoteBack(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -665,7 +665,7 @@ func TestATakerWhoseFirstStepIsRefusedForGoodGivesItsVoteBack(t *testing.T) {
 	redistest.Wait(t, "the Handover is back", func() bool { return all[0].Get("k") == given })
 }
 
-// learnClocks has the client learn the clocks of all servers, also of those that a majority did not wait for.
+// learnClocks makes the client learn the clocks of all servers, also of those for which a majority did not wait.
 func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
 	t.Helper()
 	m := client.Mutex("other")
@@ -676,14 +676,14 @@ func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// isStep tells what a command of a TakeOver is: its first step, or its second one.
+// isStep reports whether a command is the first or the second step of a TakeOver.
 func isStep(command []string) (first, second bool) {
 	at := slices.IndexFunc(command, func(s string) bool { return len(s) < 100 && strings.HasSuffix(s, server.StepMark) })
 	last := len(command) - 1
 	return at > 0 && at < last, at == last && command[last-1] != "1"
 }
 
-// What goes back takes its time on the servers, and may take longer than the caller has.
+// Giving votes back takes time on the servers, possibly more than the caller has.
 func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 	t.Parallel()
 	const timeout = 30 * time.Second
@@ -692,14 +692,14 @@ func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 	h := handOverEverywhere(t, all, "k", time.Hour)
 	given := all[0].Get("k")
 	for i, s := range all[1:] {
-		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // neither of whom has a majority
+		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // two different tokens: neither has a majority
 	}
 	asks, goOn := make(chan struct{}), make(chan struct{})
 	ask, let := sync.OnceFunc(func() { close(asks) }), sync.OnceFunc(func() { close(goOn) })
 	defer let()
 	for _, f := range fronts {
 		f.On(func(command []string) (fate redistest.Fate) {
-			if last := len(command) - 1; strings.HasSuffix(command[last], server.StepMark) { // what takes the place of a first step
+			if last := len(command) - 1; strings.HasSuffix(command[last], server.StepMark) { // a vote goes back
 				ask()
 				<-goOn
 			}
@@ -718,7 +718,7 @@ func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 	redistest.Wait(t, "the vote is back", func() bool { return all[0].Get("k") == given })
 }
 
-// Else takers that repeat may keep each other out until the Handover is over: the one that a vote is missing finds it taken.
+// If takers that repeat kept their votes, each could lack the vote of the other, until the Handover ends.
 func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
@@ -740,7 +740,7 @@ func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testi
 	fronts[1].Lift()
 }
 
-// In its second step it keeps its votes, and asks again soon: the other taker gives that vote back.
+// In its second step a taker keeps its votes, and asks again soon: the other taker gives the missing vote back.
 func TestATakerThatMissesAVoteInItsSecondStepDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
@@ -790,13 +790,13 @@ func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	}
 	m := client.Mutex("k")
 	require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
-	redistest.Wait(t, "the first step to be on all", func() bool { return firsts.Load() == 3 }) // two decide
+	redistest.Wait(t, "the first step to be on all", func() bool { return firsts.Load() == 3 }) // two of them decide
 	require.NoError(t, m.TakeOver(t.Context(), h))
 	assert.EqualValues(t, 3, firsts.Load())
 	m.Unlock()
 }
 
-// What it has on one server has its own TTL by then, so that is released and does not go back.
+// Its vote on the first server already has the taker's own TTL. So the vote is released, and does not go back.
 func TestATakerThatLosesItsSecondStepLeavesNothing(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -814,7 +814,7 @@ func TestATakerThatLosesItsSecondStepLeavesNothing(t *testing.T) {
 	redistest.Wait(t, "the first server is free", func() bool { return all[0].Get("k") == "" })
 }
 
-// One server has executed the first step, and its answer is lost. Another has no Handover.
+// One server has executed the first step, but its answer is lost. Another server has no Handover.
 func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
@@ -844,7 +844,7 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	m.Unlock()
 }
 
-// The fence counters hold something else, so a taker with fencing can never have the lock. One without can.
+// The fence counters hold no numbers, so a taker with fencing can never have the lock. A taker without fencing can.
 func TestATakerThatIsRefusedForGoodGivesTheHandoverBack(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

@@ -21,10 +21,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// patient is a node timeout that a busy machine does not reach.
+// patient is a node timeout that is too long for a busy machine to reach.
 var patient = redimutex.WithNodeTimeout(9 * time.Second)
 
-// carry takes a Handover to another process, as text.
+// carry passes a Handover to another process, as text.
 func carry(t testing.TB, h redimutex.Handover) (there redimutex.Handover) {
 	t.Helper()
 	text, err := h.MarshalText()
@@ -385,7 +385,7 @@ func TestAnUnlockBesideAHandOverIsAccepted(t *testing.T) {
 		}
 		group.Go(func() {
 			begin()
-			_, _ = l.HandOver(t.Context(), time.Second) // unless the Unlock is first
+			_, _ = l.HandOver(t.Context(), time.Second) // it fails if the Unlock comes first
 		})
 		group.Go(func() {
 			begin()
@@ -427,7 +427,7 @@ func TestATakeOverThatTheServerRefusesLeavesTheHandoverGood(t *testing.T) {
 	m.Unlock()
 }
 
-// Either the hand-over comes first, and one release behind it is accepted; or a release does.
+// Either the hand-over comes first, and one release after it is accepted; or a release comes first.
 func TestOfReleasesBesideAHandOverExactlyOneSucceeds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

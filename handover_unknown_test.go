@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// hangs is the node timeout of a Mutex whose server is to hang.
+// hangs is the node timeout of a Mutex whose server will hang.
 const hangs = 3 * time.Second
 
 // behind returns a Mutex whose Client reaches s through a front.
@@ -28,7 +28,7 @@ func behind(t testing.TB, s *redistest.Server, timeout time.Duration) (*redistes
 	t.Cleanup(func() { pool.Close() })
 	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(timeout), redimutex.WithFencing())
 	first := m.Client().Mutex("k", patient)
-	require.NoError(t, first.TakeOver(t.Context(), handOver(t, first, time.Minute))) // the server knows the scripts now
+	require.NoError(t, first.TakeOver(t.Context(), handOver(t, first, time.Minute))) // now the server knows the scripts
 	require.NoError(t, first.UnlockContext(t.Context()))
 	return front, m
 }
@@ -189,7 +189,7 @@ func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 	taker.Unlock()
 }
 
-// A renewal that is under way when the hold is handed over neither reports the lock as taken nor touches it afterwards.
+// A renewal that is under way during the hand-over neither reports the lock as taken nor changes it afterwards.
 func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -223,7 +223,7 @@ func TestARenewalUnderWayDoesNotDisturbTheHandOver(t *testing.T) {
 	taker.Unlock()
 }
 
-// The renewal of a lock that was taken over without an answer may have raised its TTL already.
+// The lock was taken over without an answer. By the time of the repeat, a renewal may have raised its TTL.
 func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -238,7 +238,7 @@ func TestARepeatedTakeOverNeverShortensTheTTL(t *testing.T) {
 	require.NoError(t, taker.UnlockContext(t.Context()))
 }
 
-// WithMinHold keeps the lock locked also where it is handed over, and no process takes it over.
+// With WithMinHold, a lock that is handed over stays locked for the minimum hold, even if no process takes it over.
 func TestAHandOverKeepsTheMinimumHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -289,7 +289,7 @@ func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 	require.NoError(t, newMutex(t, s.Pool(), "k", patient).TakeOver(t.Context(), h))
 }
 
-// Close comes while the servers take the lock over, so it is given back.
+// Close comes while the servers execute the TakeOver, so the Handover gets its votes back.
 func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -309,7 +309,7 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 					if slices.Contains(args, any("k")) && steps.Add(1) >= c.step {
 						select {
 						case asks <- struct{}{}:
-						default: // another command after that
+						default: // this is a later command
 						}
 						<-goOn
 					}
@@ -332,7 +332,7 @@ func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 			require.ErrorIs(t, <-overtaken, redimutex.ErrClosed)
 			require.NoError(t, <-closed)
 			for _, s := range all {
-				if servers > 1 { // on one it is kept for the TTL of the taker
+				if servers > 1 { // a single server keeps the Handover for the TTL of the taker
 					assert.LessOrEqual(t, s.PTTL("k"), time.Minute)
 				}
 			}

@@ -14,8 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Until is the moment before sending, plus the TTL, less 1% of it and 2 ms. What the reply takes
-// comes off it.
+// Until is the moment before sending, plus the TTL, minus 1% of it and 2 ms. The time of the reply shortens the lease.
 func TestValidityCountsFromTheMomentBeforeSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
@@ -25,7 +24,7 @@ func TestValidityCountsFromTheMomentBeforeSending(t *testing.T) {
 		m.Unlock()
 		slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			reply, err := run()
-			time.Sleep(3 * time.Second) // the reply is under way
+			time.Sleep(3 * time.Second) // the reply is on its way
 			return reply, err
 		})
 		began := time.Now()
@@ -138,10 +137,10 @@ func TestTheContextsOfALeaseAreCancelledOnceItIsDone(t *testing.T) {
 	for i := range contexts {
 		contexts[i] = l.Context(t.Context())
 	}
-	go l.Release(t.Context()) //nolint:errcheck // what it says is in the causes
+	go l.Release(t.Context()) //nolint:errcheck // the causes of the contexts show its outcome
 	for ended := false; !ended; {
 		select {
-		case <-l.Done(): // also one that is asked for only then
+		case <-l.Done(): // Done may also be called only after the end
 			ended = true
 		default:
 		}

@@ -18,8 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// rivals returns two Mutexes that want a held lock: one whose holder is of its own Client, one
-// whose holder is elsewhere.
+// rivals returns two Mutexes that want a held lock. In the first case their own Client holds it, in the second another Client.
 func rivals(t *testing.T, opts ...redimutex.Option) map[string]*redimutex.Mutex {
 	t.Helper()
 	pool := redistest.Start(t).Pool()
@@ -35,7 +34,7 @@ func rivals(t *testing.T, opts ...redimutex.Option) map[string]*redimutex.Mutex 
 
 func TestLockContextGivesUpWhenTheTimeoutIsOver(t *testing.T) {
 	t.Parallel()
-	const limit = 700 * time.Millisecond // for one answer at least
+	const limit = 700 * time.Millisecond // long enough for at least one answer
 	for name, m := range rivals(t) {
 		for how, lock := range map[string]func() error{
 			"timeout": func() error { return m.LockContext(t.Context(), limit) },
@@ -105,8 +104,8 @@ func TestCancelledWaitReturnsTheCause(t *testing.T) {
 	}
 }
 
-// mutexWaits reports whether a caller waits for m, in the queue or between two tries: only then
-// the lock shows neither as ours nor as free to try.
+// mutexWaits reports whether a caller waits for m, in the queue or between two tries. Only then does a try find the lock
+// neither ours nor free.
 func mutexWaits(m *redimutex.Mutex) bool { return m.TryLockContext(context.Background()) != nil }
 
 func TestEndedContextLocksNothing(t *testing.T) {
@@ -127,7 +126,7 @@ func TestEndedContextLocksNothing(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-// endsAt is a ctx that passes its deadline when it is looked at for the n-th time.
+// endsAt is a ctx whose deadline passes when it is looked at for the n-th time.
 type endsAt struct {
 	context.Context
 	n     atomic.Int64
@@ -169,7 +168,7 @@ func TestACallThatEndsBeforeItHasAskedDoesNotSayThatAnotherHasTheLock(t *testing
 	assert.GreaterOrEqual(t, ended, 6)
 }
 
-// What a caller is told who waits in line, and whose own try is cut short, is what has cost it the most time.
+// A caller waits in line, and then its own try is cut short. Its error names the reason that has cost it the most time.
 func TestACallThatHasWaitedInLineSaysForWhom(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]error{30 * time.Millisecond: redimutex.ErrUnavailable, 95 * time.Millisecond: redimutex.ErrLocked} {
@@ -178,12 +177,12 @@ func TestACallThatHasWaitedInLineSaysForWhom(t *testing.T) {
 			between := redistest.NewBetween(pool)
 			m := newMutex(t, between, "k", redimutex.WithNodeTimeout(time.Second))
 			m.Lock()
-			m.Unlock() // and the server knows the script
+			m.Unlock() // now the server knows the script
 			m.Lock()
 			time.AfterFunc(after, func() {
 				var commands atomic.Int32
 				between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-					if commands.Add(1) > 1 { // than the release
+					if commands.Add(1) > 1 { // all commands after the release
 						time.Sleep(time.Second)
 					}
 					return run()
@@ -195,18 +194,18 @@ func TestACallThatHasWaitedInLineSaysForWhom(t *testing.T) {
 			for _, e := range []error{redimutex.ErrUnavailable, redimutex.ErrLocked} {
 				assert.Equal(t, e == want, errors.Is(err, e), "%v: %v", after, err)
 			}
-			time.Sleep(4 * time.Second) // the releases too
+			time.Sleep(4 * time.Second) // until the releases have ended as well
 		})
 	}
 }
 
-// The ctx ends after the server has granted the lock, and before LockContext hears of it.
+// The ctx ends after the server has granted the lock, but before LockContext hears of that.
 func TestCancellationWinsTies(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	pool := redistest.NewBetween(s.Pool())
 	m := newMutex(t, pool, "k")
-	m.Lock() // learns the server's clock
+	m.Lock() // now the server's clock is known
 	m.Unlock()
 	cause := errors.New("at the last moment")
 	for _, lock := range []func(context.Context) error{
@@ -252,7 +251,7 @@ func TestTurnThatComesWithTheCancellationIsPassedOn(t *testing.T) {
 		group.Go(m.Unlock)
 		group.Wait()
 	}
-	// A win that came with the cancellation is given back in the background.
+	// A win that came together with the cancellation is released in the background.
 	redistest.Wait(t, "the lock to be in order", m.TryLock)
 	m.Unlock()
 }
@@ -273,7 +272,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	require.NoError(t, newMutex(t, redistest.Start(t).Pool(), "k").LockContext(t.Context(), -1))
 }
 
-// Although the lock is free on the server, who waits for it already comes first.
+// The lock is free on the server, but a caller that already waits for it comes first.
 func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -335,14 +334,14 @@ func TestUnlockWithACancelledContextDeletesTheKey(t *testing.T) {
 	}
 }
 
-// As over a connection that its last user left in a transaction.
+// This happens over a connection that its last user left inside a transaction.
 func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
 	m := newMutex(t, front.Pool(), "k")
 	m.Lock()
-	m.Unlock() // from now on, the first try is a SET
+	m.Unlock() // from now on the first try is a SET
 	var sets atomic.Int64
 	front.On(func(command []string) (f redistest.Fate) {
 		if command[0] == "SET" && sets.Add(1) > 0 {
@@ -356,7 +355,7 @@ func TestAnUnexpectedReplyToTheFirstTryGrantsNothing(t *testing.T) {
 	m.Unlock()
 }
 
-// A try under way may take the lock, which is released then; but the servers are well, so that does not take long.
+// The try that was cut short may take the lock, which is then released. The servers are well, so that is quick.
 func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{1, 3} {
@@ -389,7 +388,7 @@ func tryAfterACut(t *testing.T, m *redimutex.Mutex) {
 	cancel()
 	err := m.TryLockContext(t.Context())
 	if late := lateness.Stop(); err != nil && (late > 20*time.Millisecond || time.Since(began) > 100*time.Millisecond) {
-		err = m.LockContext(t.Context(), time.Minute) // the servers seemed to be silent, and a try waits for none that is
+		err = m.LockContext(t.Context(), time.Minute) // the servers seemed silent, and a try does not wait for silent servers
 	}
 	require.NoError(t, err)
 	require.NoError(t, m.UnlockContext(t.Context()))

@@ -7,7 +7,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// TestMain runs the tests, or the program of the README.
+// TestMain runs the tests, or the program from the README.
 func TestMain(m *testing.M) {
 	redistest.Main(m, redistest.Role{Variable: exampleVariable, Run: func(string) int { Example(); return 0 }})
 }

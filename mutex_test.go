@@ -18,8 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The counter has no protection but the Mutex, so the race detector sees whether Unlock happens
-// before the next Lock.
+// Only the Mutex protects the counter, so the race detector checks that Unlock happens before the next Lock.
 func TestUnlockHappensBeforeTheNextLock(t *testing.T) {
 	t.Parallel()
 	m := newMutex(t, redistest.Start(t).Pool(), "k")
@@ -64,7 +63,7 @@ func TestGoroutinesOfAClientAreServedInOrderOfArrival(t *testing.T) {
 	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
 	mutexes := []*redimutex.Mutex{client.Mutex("k"), client.Mutex("k", redimutex.WithOwner("b"))}
 	mutexes[0].Lock()
-	var order []int // protected by the lock
+	var order []int // the lock protects it
 	var group sync.WaitGroup
 	for i := range 50 {
 		m := mutexes[i%2]
@@ -131,8 +130,8 @@ func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
 	assert.Equal(t, "another holder", s.Get("k"))
 }
 
-// A lock key without a TTL can be seen between SETNX and EXPIRE, if those are two commands: by a
-// reader in between, and in the list of what the server has executed.
+// If SETNX and EXPIRE were two commands, the key would have no TTL in between. A reader could see that, and the list of
+// executed commands would show it.
 func TestLockKeyHasATTLFromTheFirstMoment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -183,7 +182,7 @@ func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
 	redistest.Wait(t, "10,000 waiters", func() bool { return client.Stats().Waiting == 10_000 })
 	began, before := time.Now(), monitor.Requests("k")
 	redistest.Wait(t, "20 polls", func() bool { return monitor.Requests("k") >= before+20 })
-	// 19 polls take as many intervals of 50 ms at least; the holder's renewals come on top.
+	// 19 polls take at least 19 intervals of 50 ms. The holder's renewals count as requests, too.
 	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond, "20 requests to the server came too fast")
 	assert.LessOrEqual(t, goroutines()-idle, 10, "goroutines of the library")
 	cancel()
@@ -330,7 +329,7 @@ func TestAnUnlockWithoutAContextPanicsBeforeItChangesAnything(t *testing.T) {
 	m := newMutex(t, redistest.Start(t).Pool(), "k")
 	m.Lock()
 	var none context.Context
-	assert.Panics(t, func() { m.UnlockContext(none) }) //nolint:errcheck // it does not come so far
+	assert.Panics(t, func() { m.UnlockContext(none) }) //nolint:errcheck // it panics before that
 	assert.NoError(t, m.UnlockContext(t.Context()))
 	rw := m.Client().RWMutex("rw")
 	rw.RLock()

@@ -35,7 +35,7 @@ func TestUnlockOfAMutexAllBeforeItsShortestHoldLeavesAllKeysToExpire(t *testing.
 	assert.Equal(t, redimutex.LostError{Key: "b", Reason: redimutex.Deleted}, *lost)
 }
 
-// The server that has lost its data is asked again for all keys, and its vote counts for what the others vote for.
+// The server that has lost its data is asked again for all keys. Its vote then counts beside theirs.
 func TestAMutexAllOutlivesServersThatRestartOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)

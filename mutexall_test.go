@@ -158,7 +158,7 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 		want := redimutex.LostError{Key: key, Reason: reason}
 		lose := func() {
 			if reason == redimutex.Taken {
-				s.Do("SET", key, "another", "PX", "60000") // in one step: a renewal between two would find it deleted
+				s.Do("SET", key, "another", "PX", "60000") // in one step: between two, a renewal would find it deleted
 			} else {
 				s.Do("DEL", key)
 			}
@@ -174,7 +174,7 @@ func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 			var lost *redimutex.LostError
 			require.ErrorAs(t, find(l), &lost, how)
 			assert.Equal(t, want, *lost, how)
-			if how != "Release" { // it had ended before
+			if how != "Release" { // the lease had ended before
 				require.ErrorAs(t, l.Err(), &lost, how)
 				assert.Equal(t, want, *lost, how)
 			}
@@ -201,7 +201,7 @@ func TestAnUnlockThatReportsALossReturnsWhenTheOtherKeysAreFree(t *testing.T) {
 	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
 	looked := make(chan struct{})
 	between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		select { // nothing is faster than an Unlock that does not wait
+		select { // an Unlock that does not wait would return within this time
 		case <-looked:
 		case <-time.After(200 * time.Millisecond):
 		}
@@ -229,7 +229,7 @@ func TestTheFenceOfMutexAllIsAboveThoseOfItsKeysAndTheirsAfterwards(t *testing.T
 					last = l.Fence()
 					require.NoError(t, l.Release(t.Context()))
 				}
-				for _, s := range all { // a counter that runs ahead
+				for _, s := range all { // a counter that is ahead
 					s.Do("SET", "redimutex:fence:{a}", last+1e9, "PX", "60000")
 				}
 				last += 1e9

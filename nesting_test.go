@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// waits are the methods that would wait for m with ctx.
+// waits returns the methods that would wait for m with ctx.
 func waits(m *redimutex.Mutex) map[string]func(ctx context.Context) error {
 	never := func(context.Context) error { return assert.AnError }
 	return map[string]func(ctx context.Context) error{
@@ -125,7 +125,7 @@ func TestANestedCallIsCountedAndTraced(t *testing.T) {
 	assert.ErrorIs(t, gaveUp[0].Err, redimutex.ErrLocked)
 }
 
-// The hold is that of the outer Do, whatever the option of the Mutex that has it.
+// The hold is that of the outer Do, whatever the options of the Mutex that holds it.
 func TestReentrancyIsAnOptionOfTheMutexThatIsCalled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -142,7 +142,7 @@ func TestReentrancyIsAnOptionOfTheMutexThatIsCalled(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-// Two functions may each have a lock of their own, made from the same pool.
+// Two functions may each have a lock of their own, made with the same pool.
 func TestNestingIsFoundAcrossClientsOfTheSamePool(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -72,7 +72,7 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// A poolFunc is a Pool, as http.HandlerFunc is a Handler.
+// A poolFunc makes a function a Pool, as http.HandlerFunc makes one a Handler.
 type poolFunc func() redis.Conn
 
 func (f poolFunc) Get() redis.Conn { return f() }
@@ -95,7 +95,7 @@ func TestAReuseThatFencingTurnsOffContradictsNothing(t *testing.T) {
 	assert.Greater(t, s.PTTL("k"), 30*time.Second)
 }
 
-// The words that the servers said last are worth more than that it was in vain.
+// The last errors of the servers are more useful than the news that all tries failed.
 func TestTriesThatAreUsedUpOnServersThatDoNotAnswerAreNoSignOfAHolder(t *testing.T) {
 	t.Parallel()
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("cable cut") }}
@@ -155,7 +155,7 @@ func TestBackoffs(t *testing.T) {
 	}
 }
 
-// tries records when a Mutex has tried in vain, in virtual time.
+// tries records the times of the failed tries of a Mutex, in virtual time.
 func tries(at *[]time.Duration) redimutex.Option {
 	began := time.Now()
 	return redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { *at = append(*at, time.Since(began)) }})
@@ -179,7 +179,7 @@ func TestTheBackoffIsAskedOnlyForAWaitThatFollows(t *testing.T) {
 	})
 }
 
-// While it waits, the other side is kept out, of a lock that is free as well.
+// While it waits, it keeps the other side out, even from a lock that is free.
 func TestAWaiterOfAnRWMutexTriesOnceASecondAtLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
@@ -261,14 +261,14 @@ func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
 		} {
 			assert.ErrorIs(t, lock(), redimutex.ErrLocked)
 		}
-		// 100 ms, 200 ms and so on until the tenth try, twice; whether a wait follows the last is left open.
+		// Twice: 100 ms, 200 ms and so on until the tenth try. Whether a wait follows the last try does not matter.
 		assert.WithinRange(t, time.Now(), began.Add(2*4500*time.Millisecond), began.Add(2*5500*time.Millisecond))
 		m.Unlock()
 		require.NoError(t, client.Mutex("k").LockContext(t.Context(), 0))
 	})
 }
 
-// What a goroutine has waited in line counts for WithMaxAttempts, but is no try of a server.
+// The waits of a goroutine in line count for WithMaxAttempts, but they are not tries of a server.
 func TestTheNumberThatABackoffGetsIsThatOfTheTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
@@ -323,7 +323,7 @@ func TestOptionsOfAMutexComeOnTopOfTheClients(t *testing.T) {
 	m.Unlock()
 }
 
-// A counter is an slog.Handler that counts what it gets.
+// A counter is an slog.Handler that counts its records.
 type counter struct {
 	slog.Handler
 	records atomic.Int64
@@ -425,7 +425,7 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 	pool.Set(nil)
 }
 
-// A caller that meets a server that hangs waits for it as long as a person would, whatever the TTL is.
+// A caller that meets a hanging server waits for it no longer than a person would, whatever the TTL is.
 func TestDefaultNodeTimeoutIsThreeSecondsAtMost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// holderIn returns what err says of the holder.
+// holderIn returns the owner that err names.
 func holderIn(t testing.TB, err error) string {
 	t.Helper()
 	require.ErrorIs(t, err, redimutex.ErrLocked)
@@ -39,7 +39,7 @@ func TestLockedErrorNamesTheHolderOfTheSameClientAndNotTheAsker(t *testing.T) {
 			client := newClient(t, pools, append(opts, redimutex.WithTTL(time.Minute))...)
 			alice, bob := client.Mutex("k", redimutex.WithOwner("alice")), client.Mutex("k", redimutex.WithOwner("bob"))
 			unnamed := client.Mutex("k")
-			for range 3 { // a second hold may follow in the same lease
+			for range 3 { // later holds may reuse the same lease
 				alice.Lock()
 				assert.Equal(t, "alice", holderIn(t, bob.TryLockContext(t.Context())))
 				assert.Equal(t, "alice", holderIn(t, bob.LockContext(t.Context(), 200*time.Millisecond)))
@@ -61,7 +61,7 @@ func TestLockedErrorNamesAHolderElsewhereToWhoWaitsInLine(t *testing.T) {
 	mine := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
 	before := mine.Mutex("k", redimutex.WithOwner("before"))
 	before.Lock()
-	before.Unlock() // its label must not stay behind
+	before.Unlock() // its label must not be remembered
 	elsewhere := newMutex(t, s.Pool(), "k", redimutex.WithOwner("elsewhere"))
 	elsewhere.Lock()
 	defer elsewhere.Unlock()
@@ -78,7 +78,7 @@ func TestLockedErrorNamesAHolderElsewhereToWhoWaitsInLine(t *testing.T) {
 	assert.ErrorIs(t, <-over, context.Canceled)
 }
 
-// The value of the key while readers have it is a mark of the library's, and no label.
+// While readers have the lock, the value of the key is a mark of this library, and not a label.
 func TestLockedErrorNamesNoReadersMark(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]redimutex.Option{
@@ -107,7 +107,7 @@ func TestLockedErrorNamesNoReadersMark(t *testing.T) {
 	}
 }
 
-// Holds of this process do not stand in the way of others of a kind that many have: what the servers have said does.
+// For a kind that several may hold, holds of this process do not exclude others. So the answer of the servers is the reason.
 func TestLockedErrorOfASharedKindIsWhatTheServersSay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -29,7 +29,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// openPool returns the pool for a URL and closes it at the end of the test.
+// openPool returns the pool for a URL, and closes it at the end of the test.
 func openPool(t testing.TB, rawURL string, opts ...redis.DialOption) *redis.Pool {
 	t.Helper()
 	p, err := redimutex.NewPool(rawURL, opts...)
@@ -38,7 +38,7 @@ func openPool(t testing.TB, rawURL string, opts ...redis.DialOption) *redis.Pool
 	return p
 }
 
-// ask has the pool connect and run a command.
+// ask makes the pool connect and run a command.
 func ask(p *redis.Pool, command string, args ...any) (any, error) {
 	c := p.Get()
 	defer c.Close()
@@ -84,7 +84,7 @@ func TestAPoolConnectsToWhereTheURLSays(t *testing.T) {
 
 const secret = "s3cr3t-Pa55w0rd"
 
-// malformed URLs, with PW where the password stands, as people write them.
+// malformed are malformed URLs as people write them. PW stands for the password.
 var malformed = []string{
 	"", "PW", "host", ":PW@host", "user:PW@host:6379", "//:PW@host", "://:PW@host",
 	"http://:PW@host", "rediss:/:PW@host", "redis:PW@host", "redis:///:PW@host",
@@ -148,8 +148,7 @@ func FuzzNewPool(f *testing.F) {
 	})
 }
 
-// The password is right, wrong or missing, and full of what a URL must encode. Whatever happens,
-// no error shows it.
+// The password is right, wrong or missing, and full of characters that a URL must encode. Whatever happens, no error shows it.
 func TestAPoolLogsInAndKeepsThePasswordToItself(t *testing.T) {
 	redistest.Needs(t, redistest.ACL, redistest.ClientInfo)
 	const password = "p@ss:w/o#r?d %41"
@@ -186,13 +185,13 @@ func TestAPoolSpeaksOverAUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	r := redistest.Real(t, "--unixsocket", socket, "--requirepass", secret)
 	p := openPool(t, "unix://:"+secret+"@"+socket+"?db=5")
-	info, err := redis.String(ask(p, "CLIENT", "LIST")) // there is no other
+	info, err := redis.String(ask(p, "CLIENT", "LIST")) // there is no other client
 	require.NoError(t, err)
 	assert.Contains(t, info, " db=5 ")
 	assert.Contains(t, info, socket)
 	m := newMutex(t, p, "k")
 	m.Lock()
-	m.Unlock() //nolint:staticcheck // the pair is the test
+	m.Unlock() //nolint:staticcheck // the pair is what the test needs
 	assert.NotEmpty(t, r.Addr())
 }
 
@@ -308,7 +307,7 @@ func TestAPoolSpeaksTLSAndTrustsNobodyElse(t *testing.T) {
 	}
 }
 
-// A server that knows no AUTH quotes the password in its refusal, the beginning of a long one too.
+// A server without AUTH quotes the password in its refusal, or the beginning of a long password.
 func TestAServerThatQuotesThePasswordIsNotQuoted(t *testing.T) {
 	s := redistest.Real(t, "--rename-command", "AUTH", "")
 	for _, password := range []string{secret, `"quo'ted"` + "\n", "short", strings.Repeat(secret, 20)} {

@@ -59,7 +59,7 @@ func TestReadmeAndPackageDocumentationNameEveryOption(t *testing.T) {
 	}
 }
 
-// tests returns the names of all tests of this module, with the folders that they stand in.
+// tests returns the names of all tests of this module, each with the folders that have it.
 func tests(t *testing.T) map[string][]string {
 	t.Helper()
 	found := make(map[string][]string)
@@ -120,7 +120,7 @@ func TestEachGuaranteeHasATest(t *testing.T) {
 	assert.NotZero(t, rows)
 }
 
-// Figures that a page quotes are those of the last run.
+// The figures that a page quotes have to be those of the last run.
 func TestFiguresOfTheEvidenceAreThoseOfItsPage(t *testing.T) {
 	evidence := read(t, "docs/evidence.md")
 	quotes := map[string]string{
@@ -161,7 +161,7 @@ func TestPageOfArchitectureShowsTheImportsThatThereAre(t *testing.T) {
 	require.NoError(t, err)
 	for _, folder := range append(folders, ".", "cacheaside", "debughttp", "election") {
 		name := strings.Replace(filepath.Base(folder), ".", "root", 1)
-		if name == "redistest" || name == "locktest" || name == "machine" || name == "lab" { // for tests and for the benchmarks
+		if name == "redistest" || name == "locktest" || name == "machine" || name == "lab" { // for tests and benchmarks
 			continue
 		}
 		to, ok := shown[name]
@@ -171,7 +171,7 @@ func TestPageOfArchitectureShowsTheImportsThatThereAre(t *testing.T) {
 	assert.Equal(t, imports(t, "cmd/redimutex", "cmd/redimutex/internal/*"), shown["cmd"])
 }
 
-// imports returns which other packages of ours those in some folders import, as the page calls them.
+// imports returns which other packages of this module the packages in some folders import, named as on the page.
 func imports(t *testing.T, folders ...string) (names []string) {
 	t.Helper()
 	var files []string
@@ -246,7 +246,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// between returns what lies between two marks in text.
+// between returns the text between two marks.
 func between(t *testing.T, text, from, to string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, from)

@@ -68,20 +68,20 @@ func TestOutermostReleasesWhenAllInsideHaveReturned(t *testing.T) {
 						<-leave
 						assert.NoError(t, ctx.Err())
 						assert.True(t, s.Exists("k"))
-						return m.Do(ctx, func(context.Context) error { return nil }) // also when the outermost waits
+						return m.Do(ctx, func(context.Context) error { return nil }) // also while the outermost Do waits
 					}))
 				})
 			}
 			for range 3 {
-				<-inside // all three at once: those with the ctx do not exclude each other
+				<-inside // all three at once: calls with the ctx of the hold do not exclude each other
 			}
 			close(all)
-			return nil // while they are at work
+			return nil // the three are still at work
 		})
 	}()
 	<-all
 	for range 3 {
-		// Were the outermost not waiting, it would have been through by the time of these round trips.
+		// If the outermost Do did not wait, it would have returned during these round trips.
 		for range 20 {
 			assert.True(t, s.Exists("k"))
 		}
@@ -132,7 +132,7 @@ func TestContextOfAnotherCallIsOutside(t *testing.T) {
 	}))
 }
 
-// Values survive context.WithoutCancel, the end of the hold does not: such a ctx must not enter either.
+// context.WithoutCancel keeps the values of a ctx but not the end of the hold. Such a ctx must not enter the hold either.
 func TestLostLeaseCancelsTheNestedTooAndIsNotEntered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -171,7 +171,7 @@ func TestPanicInsideReleasesOnce(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-// A ctx that is kept for longer than the hold is outside again.
+// A ctx that is kept for longer than its hold counts as outside again.
 func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -190,7 +190,7 @@ func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-// A permit keeps no other holder out, so nothing runs inside it: not even with WithReentrancy.
+// A permit keeps no other holder out, so nothing runs inside it, not even with WithReentrancy.
 func TestNothingRunsInsideAPermitOfTheSameKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// sides are the verbs that lock an RWMutex, try to, and unlock it.
+// A side has the verbs that lock one side of an RWMutex, try to lock it, and unlock it.
 type side struct {
 	lock    func(ctx context.Context, timeout time.Duration) error
 	try     func(ctx context.Context) error
@@ -35,7 +35,7 @@ func reader(m *redimutex.RWMutex) side {
 	return side{m.RLockContext, m.TryRLockContext, m.RUnlockContext, m.RAcquire, m.RDo}
 }
 
-// newRWMutex returns an RWMutex of a Client of its own, as another process would have it.
+// newRWMutex returns an RWMutex with a Client of its own, as in another process.
 func newRWMutex(t testing.TB, s *redistest.Server, opts ...redimutex.Option) *redimutex.RWMutex {
 	t.Helper()
 	opts = append([]redimutex.Option{redimutex.WithPollInterval(5 * time.Millisecond)}, opts...)
@@ -80,7 +80,7 @@ func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 		m := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
 		assert.Equal(t, 10, tryTogether(t, 10, func() error { return m.TryRLockContext(t.Context()) }))
 		for m.RUnlockContext(t.Context()) == nil {
-			// Each of them has its own hold.
+			// Each of them has a hold of its own.
 		}
 	}
 	redistest.Wait(t, "no keys", func() bool { return len(s.Keys()) == 0 })
@@ -307,7 +307,7 @@ func TestADowngradeThatFailsMakesAReaderAllTheSame(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-// The server still takes it for a writer.
+// The server still has it as a writer.
 func TestAWriterWhoseDowngradeHasFailedHasNoShortestHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -445,7 +445,7 @@ func TestADowngradeTakesNothingBackOfAnExtension(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// As long as there are readers, the fence of the last writer is known.
+// As long as there are readers, the counter keeps the fence of the last writer.
 func TestReadersKeepTheFenceCounter(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -478,7 +478,7 @@ func TestAReaderWhoseEntryIsGoneIsToldSoWhileOthersRead(t *testing.T) {
 	other.RUnlock()
 }
 
-// Its subscription is gone, so it polls. A place that it left behind would be called once it has released the lock.
+// Its subscription is gone, so it polls. If its place stayed in the queue, it would be called after it has released the lock.
 func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -513,7 +513,7 @@ func TestAWaiterKeptOutByAMarkCallsTheWaiterWhoseItIs(t *testing.T) {
 	defer psc.Close()
 	require.NoError(t, psc.Subscribe("redimutex:other"))
 	require.IsType(t, redis.Subscription{}, psc.ReceiveWithTimeout(time.Second))
-	// A reader that has waited for a writer, which knew nothing of the queue, and looks again only after a second.
+	// This reader has waited for a writer that knew nothing of the queue. It looks again only after a second.
 	now := time.Now()
 	s.Do("ZADD", "redimutex:queue:{k}", now.UnixMicro(), "redimutex:other r 0 900 reader")
 	s.Do("PEXPIRE", "redimutex:queue:{k}", 5000)

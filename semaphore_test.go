@@ -17,8 +17,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// newSemaphore returns a Semaphore of a Client of its own, as another process would have it. With its TTL a busy
-// machine has three seconds for an answer.
+// newSemaphore returns a Semaphore with a Client of its own, as in another process. With this TTL, a busy machine has three
+// seconds for an answer.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
 	opts = append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)
@@ -64,8 +64,8 @@ func TestASemaphoreLetsSoManyInAsItHasPermits(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-// tryTogether has goroutines call try at the same time, over a server that is far enough for the tries to overlap. It
-// returns how many were let in.
+// tryTogether calls try in many goroutines at once, over a server so far away that the tries overlap. It returns how many of
+// them succeeded.
 func tryTogether(t testing.TB, goroutines int, try func() error) int {
 	t.Helper()
 	var in atomic.Int32
@@ -122,7 +122,7 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The one behind has not asked the server yet when its turn comes: it waits as long as the other would have.
+// The second waiter has not asked the server yet when its turn comes. It waits for the rest of the pause of the first.
 func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 	t.Parallel()
 	type acquire = func(context.Context) (*redimutex.Lease, error)
@@ -173,7 +173,7 @@ func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 	}
 }
 
-// The process keeps a permit all the time, and with it what it knows of the key.
+// The process holds a permit all the time, so it keeps what it knows of the key.
 func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -199,7 +199,7 @@ func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
 }
 
-// The pause between tries is for those who wait, and the only one who did has left.
+// The pause between tries concerns waiters, and the only waiter has left.
 func TestACallDoesNotSitOutThePauseOfOneThatHasGivenUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -363,7 +363,7 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	var refused *redimutex.NodeError
 	assert.ErrorAs(t, err, &refused)
 	s.Do("DEL", "s")
-	for score, ttl := range map[string]int{"9e15": 0, "250": 60_000} { // one never expires, and one has a score in the past
+	for score, ttl := range map[string]int{"9e15": 0, "250": 60_000} { // no TTL, or a score in the past
 		s.Do("ZADD", "s", score, "a player of a game")
 		if ttl > 0 {
 			s.Do("PEXPIRE", "s", ttl)

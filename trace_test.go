@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A diary is a Trace that keeps what it was told, as "step key".
+// A diary is a Trace that records its events, as "step key".
 type diary struct {
 	mu     sync.Mutex
 	steps  []string
@@ -38,7 +38,7 @@ func (d *diary) trace() *redimutex.Trace {
 	}
 }
 
-// take returns what was told since it was asked last.
+// take returns the events since its last call.
 func (d *diary) take() ([]string, []redimutex.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +52,7 @@ func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	s := redistest.Start(t)
 	c := newClient(t, []redimutex.Pool{s.Pool()})
 	a, b := c.Mutex("a"), c.Mutex("b")
-	a.Lock() // no caller is told
+	a.Lock() // before there is an observer
 	var first, second diary
 	stopFirst, stopSecond := c.Observe(first.trace()), c.Observe(second.trace())
 	a.Unlock()
@@ -65,7 +65,7 @@ func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	assert.Equal(t, want, steps)
 
 	stopFirst()
-	stopFirst() // once more does no harm
+	stopFirst() // a second call does no harm
 	b.Lock()
 	stopSecond()
 	b.Unlock()
@@ -132,7 +132,7 @@ func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 	m := c.Mutex("k")
 	m.Lock()
 	m.Unlock()
-	m.Lock() // in the same grant
+	m.Lock() // by the same grant
 	l := m.Lease()
 	s.Do("DEL", "k")
 	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
@@ -301,17 +301,17 @@ func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
 		c.Observe(d.trace())
 		a, b := c.Mutex("k"), c.Mutex("k")
 		a.Lock()
-		require.Error(t, b.LockContext(t.Context(), 20*time.Millisecond)) // waits in this process
+		require.Error(t, b.LockContext(t.Context(), 20*time.Millisecond)) // it waits in this process
 		require.NoError(t, server.Set("foreign", "d9ad4a0c-2a5c-4d1c-a4b0-6ba4a8b0f2f1"))
 		server.SetTTL("foreign", time.Minute)
-		require.Error(t, c.Mutex("foreign").LockContext(t.Context(), 500*time.Millisecond)) // tries again and again
+		require.Error(t, c.Mutex("foreign").LockContext(t.Context(), 500*time.Millisecond)) // it tries again and again
 		server.Del("k")
 		<-a.Lease().Done()
 		require.Error(t, a.UnlockContext(t.Context()))
 		require.NoError(t, server.Set("k", "foreign"))
 		server.SetTTL("k", 40*time.Millisecond)
 		a.Lock()
-		time.Sleep(2 * time.Second) // for a renewal
+		time.Sleep(2 * time.Second) // time for a renewal
 		a.Unlock()
 		synctest.Wait()
 		steps, events := d.take()

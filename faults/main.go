@@ -1,6 +1,6 @@
-// Command faults shows what becomes of locks when clocks drift, servers hang, lie and forget, networks
-// break and processes die: one row of a table for each fault, with the figures of today, ours
-// beside those of other libraries. See README.md.
+// Command faults shows what becomes of locks when clocks drift, servers hang, lie and forget, networks break and processes
+// die. It fills a table with one row for each fault. A row has the figures of this run, for this library beside others. See
+// README.md.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/page"
 )
 
-// rows returns all that there are.
+// rows returns all rows, in order.
 func rows() []evidence.Row {
 	return sorted(slices.Concat(
 		sim.Rows(), bounds.Rows(), holds.Rows(), servers.Rows(), failover.Rows(), far.Rows(), planned.Rows(), hungnode.Rows(), kinds.Rows(),
@@ -142,7 +142,7 @@ func parse(args []string, all []evidence.Row, out, progress io.Writer) (o option
 	return o, false, nil
 }
 
-// run runs the chosen rows one after the other, and reports. held tells whether all held.
+// run runs the chosen rows one after the other, and writes the report. held says whether all rows held.
 func (o *options) run(ctx context.Context, out, progress io.Writer) (held bool, err error) {
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return false, err

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
-// row returns a row that does as it is told.
+// row returns a row that calls play.
 func row(id int, name string, play func(ctx context.Context, s evidence.Setup) (evidence.Result, error)) evidence.Row {
 	return evidence.Row{ID: id, Name: name, Fault: name + " fails", Must: "it holds", Short: time.Second, Long: 10 * time.Second, Run: play}
 }

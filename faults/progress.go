@@ -16,7 +16,7 @@ type meter struct {
 
 	mu    sync.Mutex
 	bar   *progress.Bar
-	done  time.Duration // the planned time of the rows that are through
+	done  time.Duration // the planned time of the rows that have ended
 	row   evidence.Row
 	shown time.Time
 }
@@ -39,7 +39,7 @@ func (m *meter) begin(row evidence.Row) {
 	}
 }
 
-// report takes in how far the row is.
+// report records how far the row is.
 func (m *meter) report(done, of int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *meter) report(done, of int) {
 	}
 }
 
-// show draws the bar, with a part of the present row. The caller holds m.mu.
+// show draws the bar. part is how much of the present row is done. The caller holds m.mu.
 func (m *meter) show(part float64) {
 	m.bar.Show(m.done+time.Duration(part*float64(m.plan[m.row.Name])), fmt.Sprintf("%d %s", m.row.ID, m.row.Name))
 }

@@ -17,7 +17,7 @@ import (
 
 const reportName = "report.md"
 
-// A report is what came of all rows.
+// A report has the outcomes of all rows.
 type report struct {
 	*options
 	began    time.Time
@@ -42,7 +42,7 @@ func (o *outcome) verdict() string {
 	return "held"
 }
 
-// sides are the figures that are judged, and those that are there to compare.
+// sides returns the figures that are judged, and those that are only for comparison.
 func (o *outcome) sides() (ours, others []evidence.Figure) {
 	for _, f := range o.Figures {
 		if f.NotJudged {
@@ -80,7 +80,7 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%d of %d rows held, in %v. Again with: %s\n", held, len(r.outcomes), r.took.Round(time.Second), r.command)
 }
 
-// words is a figure with numbers that can be read.
+// words returns a figure in words, with numbers that are easy to read.
 func words(f evidence.Figure) string {
 	s := fmt.Sprintf("%s: %s of %s", f.Library, thousands(f.Held), thousands(f.Tried))
 	if f.Worst != "" {
@@ -135,7 +135,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// head is what a reader has to know of the run.
+// head returns what a reader has to know of the run.
 func (r *report) head() string {
 	var b strings.Builder
 	version := "the short version"
@@ -150,7 +150,7 @@ func (r *report) head() string {
 	return b.String()
 }
 
-// table has every figure of the rows, with its worst case.
+// table returns a table with every figure of the rows and its worst case.
 func (r *report) table() string {
 	var b strings.Builder
 	b.WriteString(r.head())
@@ -162,7 +162,7 @@ func (r *report) table() string {
 	return b.String()
 }
 
-// short has one figure of each library for a row.
+// short returns a table with one figure of each library for a row.
 func (r *report) short() string {
 	var b strings.Builder
 	b.WriteString(r.head())
@@ -178,8 +178,8 @@ func (r *report) short() string {
 	return b.String()
 }
 
-// sums adds up the figures of a library, whatever was switched on, and leaves out the worst cases. What is not judged
-// of our own stays apart: there it matters what was switched on.
+// sums adds up the figures of a library, whatever was switched on, and leaves out the worst cases. Figures of this library
+// that are not judged stay apart: for them it matters what was switched on.
 func sums(figures []evidence.Figure) []evidence.Figure {
 	var all []evidence.Figure
 	for _, f := range figures {
@@ -213,7 +213,7 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
-// about says in a few lines on what the figures were taken.
+// about says in a few lines on which machine, and with what software, the figures were taken.
 func about() []string {
 	return []string{machine.Describe(), machine.Go() + "; " + server(), machine.Libraries(
 		"github.com/gomodule/redigo", "github.com/go-redsync/redsync/v4", "github.com/bsm/redislock",

@@ -20,8 +20,8 @@ func sorted(rows []evidence.Row) []evidence.Row {
 	return rows
 }
 
-// choose returns the rows that the words of which ask for, all if there are none: numbers, ranges of
-// them, names, or how several names begin.
+// choose returns the rows that the words of which ask for, or all rows if which is empty. A word is a number, a range of
+// numbers, a name, or the beginning of one or more names.
 func choose(which string, all []evidence.Row) (chosen []evidence.Row, err error) {
 	if strings.TrimSpace(which) == "" {
 		return all, nil
@@ -48,7 +48,7 @@ func choose(which string, all []evidence.Row) (chosen []evidence.Row, err error)
 	return chosen, nil
 }
 
-// matches reports whether a word asks for a row. If there is one of exactly that name, it does not ask for others.
+// matches reports whether a word asks for a row. exact: a row has exactly this name, and then the word asks for no other.
 func matches(word string, r evidence.Row, exact bool) bool {
 	from, to, isRange := strings.Cut(word, "-")
 	first, err := strconv.Atoi(from)
@@ -62,11 +62,11 @@ func matches(word string, r evidence.Row, exact bool) bool {
 	return first <= r.ID && r.ID <= last
 }
 
-// An outcome is what became of a row.
+// An outcome is the result of a row, or why there is none.
 type outcome struct {
 	evidence.Row
 	evidence.Result
-	err  error // it could not be run to its end
+	err  error // why the row could not be run to its end
 	took time.Duration
 }
 
@@ -94,14 +94,14 @@ func (o *options) plan() map[string]time.Duration {
 	return plan
 }
 
-// A row is given up when it takes so much longer than planned. On a busy machine all take longer.
+// A row is given up when it takes this much longer than planned. On a busy machine all rows take longer.
 const (
 	patience  = 4
 	allowance = 2 * time.Minute
-	dying     = 20 * time.Second // for a row that is given up to clean up
+	dying     = 20 * time.Second // the time that a row has to clean up when it is given up
 )
 
-// runRow runs one row. What goes wrong with it, a panic included, is its outcome.
+// runRow runs one row. If something goes wrong with it, even a panic, that is its outcome.
 func (o *options) runRow(ctx context.Context, row evidence.Row, p *meter) outcome {
 	planned := o.plan()[row.Name]
 	limit := allowance + patience*planned
@@ -149,7 +149,7 @@ func (o *options) attempt(ctx context.Context, row evidence.Row, s evidence.Setu
 		return out
 	}
 	out.Result, out.err = row.Run(ctx, s)
-	// A folder in which nothing was put is not worth keeping.
+	// An empty folder is not worth keeping.
 	if len(out.Files) == 0 {
 		_ = os.Remove(s.Dir)
 	}

@@ -17,8 +17,8 @@ func pass(q *fifo.Line) {
 	}
 }
 
-// Waiters that quit at any moment neither lose the turn nor let two in. The counter is not atomic
-// on purpose: the race detector checks that one turn happens before the next.
+// Waiters that quit at any moment neither lose the turn nor give it to two. The counter is deliberately not atomic: the race
+// detector then checks that one turn happens before the next.
 func TestRacingQuittersNeitherLoseTheTurnNorDoubleIt(t *testing.T) {
 	const goroutines, rounds = 32, 200
 	var q fifo.Line

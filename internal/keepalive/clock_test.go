@@ -12,9 +12,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A machine that sleeps stops its monotonic clock, and its wall clock runs ahead meanwhile. Slept makes what
-// was noted before the sleep look that way. Virtual time has one clock alone, so these tests run in real
-// time, on leases that last for an hour.
+// While a machine sleeps, its monotonic clock stops and its wall clock goes on. Slept changes the noted times as such a sleep
+// would. Virtual time has only one clock, so these tests run in real time, on leases that last for an hour.
 
 const long = time.Hour
 
@@ -24,7 +23,7 @@ func never(t *testing.T) func([]*keepalive.Lease) {
 	return func([]*keepalive.Lease) { t.Error("renewed") }
 }
 
-// soon fails the test if c is not closed long before the monotonic clock would close it.
+// soon fails the test unless c is closed long before the monotonic clock would close it.
 func soon(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
@@ -34,7 +33,7 @@ func soon(t *testing.T, c <-chan struct{}) {
 	}
 }
 
-// endsAt waits until the lease ends at that time.
+// endsAt waits until the end of the lease is at that time.
 func endsAt(t *testing.T, l *keepalive.Lease, at time.Time) {
 	t.Helper()
 	require.Eventually(t, func() bool { return l.Until().Sub(at).Abs() < 100*time.Millisecond },
@@ -62,7 +61,7 @@ func TestALeaseIsOverWhereTheMachineHasSleptForLonger(t *testing.T) {
 	assert.Len(t, k.Leases(), 1)
 }
 
-// The first lease of a Keeper has no heartbeat before it, nor has the first after a pause in which the wall
+// The first lease of a Keeper has no heartbeat before it. The same is true of the first lease after a pause in which the wall
 // clock was set back.
 func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
 	t.Parallel()
@@ -77,7 +76,7 @@ func TestTheFirstHeartbeatNoticesASleep(t *testing.T) {
 	}
 }
 
-// A lock that is held now and then needs no tick for itself.
+// A lock that is held for a moment now and then needs no tick of its own.
 func TestTheFirstLeaseAfterAPauseWakesNothingBeforeAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(never(t))
@@ -91,7 +90,7 @@ func TestTheFirstLeaseAfterAPauseWakesNothingBeforeAHeartbeat(t *testing.T) {
 	})
 }
 
-// Each of them sets the timer twice.
+// Each of these locks sets the timer twice.
 func TestLocksThatComeAndGoDoNotPutTheHeartbeatOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(never(t))
@@ -151,7 +150,7 @@ func TestAnExtensionThatWasSentBeforeASleepCountsByTheWallClock(t *testing.T) {
 	sent := time.Now()
 	until := sent.Add(2 * long)
 	k.Slept(long / 3)
-	endsAt(t, l, initial(l).Add(-long/3)) // the heartbeat has been
+	endsAt(t, l, initial(l).Add(-long/3)) // a heartbeat has happened
 	l.Extended(redistest.Earlier(until, long/3), 0)
 	assert.WithinDuration(t, until.Add(-long/3), l.Until(), 100*time.Millisecond, "it waits for a heartbeat")
 	endsAt(t, l, until.Add(-long/3))
@@ -197,7 +196,7 @@ func TestAWallClockThatIsSetBackChangesNothing(t *testing.T) {
 	k.Slept(-long)
 	assert.WithinDuration(t, h.terms.Until, l.Until(), 50*time.Millisecond)
 	later, _ := start(t, k, hourly)
-	k.Slept(long / 3) // ahead of what it was set back to, and behind what it was at first
+	k.Slept(long / 3) // later than the time to which it was set back, earlier than before that
 	endsAt(t, later, initial(later).Add(-long/3))
 	assert.WithinDuration(t, h.terms.Until, l.Until(), 50*time.Millisecond)
 	assert.Zero(t, h.times.Load())

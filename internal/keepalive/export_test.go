@@ -6,7 +6,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Slept makes all that the Keeper has noted look as it does after the machine has slept for d.
+// Slept changes all times that the Keeper has noted, as if the machine had slept for d.
 func (k *Keeper) Slept(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -15,7 +15,7 @@ func (k *Keeper) Slept(d time.Duration) {
 	}
 }
 
-// Wakes returns when the timer fires; zero: it is not set.
+// Wakes returns when the timer fires, or zero if it is not set.
 func (k *Keeper) Wakes() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

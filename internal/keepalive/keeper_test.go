@@ -18,7 +18,7 @@ import (
 
 func TestHungRenewalsDelayNoLossAndNoOtherRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hangs = time.Hour // marks them
+		const hangs = time.Hour // a MaxHold that marks the leases whose renewal hangs
 		hang := make(chan struct{})
 		k := keepalive.New(func(due []*keepalive.Lease) {
 			var all sync.WaitGroup
@@ -86,7 +86,7 @@ func TestCloseEndsEveryLeaseAndWaitsForTheRenewals(t *testing.T) {
 		n := calls.Load()
 		time.Sleep(5 * ttl)
 		assert.Equal(t, n, calls.Load(), "renewed after Close")
-		k.Close() // again, without effect
+		k.Close() // a second Close has no effect
 	})
 }
 
@@ -150,7 +150,7 @@ func TestTenThousandLeasesAreRenewedInFewBatches(t *testing.T) {
 	})
 }
 
-// A TTL that is shorter than the hand-off takes nothing away.
+// A TTL that is shorter than the hand-off does not shorten the lease.
 func TestAHandOffLeaseMayBeLongerThanTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int64

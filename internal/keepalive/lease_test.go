@@ -13,14 +13,14 @@ import (
 	"github.com/redimutex/redimutex/internal/keepalive"
 )
 
-// The tests run in bubbles of virtual time, where a timer fires at its very moment. A bubble fails
-// when a goroutine is left over, so each test is a leak check too.
+// The tests run in bubbles of virtual time, where a timer fires at the exact time. A bubble fails if a goroutine is left over,
+// so each test also checks for leaks.
 
 const ttl = 9 * time.Second
 
-// A teller counts the losses that it is told.
+// A teller counts the losses that it hears of.
 type teller struct {
-	lost  chan struct{} // closed at the first
+	lost  chan struct{} // closed at the first loss
 	times atomic.Int64
 	last  atomic.Int32
 	terms keepalive.Terms // of its lease
@@ -57,7 +57,7 @@ func lasting(d time.Duration) func(*keepalive.Terms) {
 	return func(terms *keepalive.Terms) { terms.TTL, terms.Until = d, terms.Began.Add(d) }
 }
 
-// extend is what a server does that answers at once.
+// extend extends the lease as a server does that answers at once.
 func extend(l *keepalive.Lease, d time.Duration) {
 	now := time.Now()
 	l.Extended(now.Add(d), 0)
@@ -78,7 +78,7 @@ func fail(due []*keepalive.Lease) {
 	}
 }
 
-// lived asserts that the loss is told now, shortly before the validity of span ends, which is at until.
+// lived asserts that the loss is reported now: shortly before until, where the validity, which lasted for span, ends.
 func lived(t *testing.T, h *teller, until time.Time, span time.Duration) {
 	t.Helper()
 	select {
@@ -96,7 +96,7 @@ func lived(t *testing.T, h *teller, until time.Time, span time.Duration) {
 func TestTheReasonGoesByTheClockAndNotByTheTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(fail)
-		// The timer of a validity that is over already has not fired when the reason is asked for.
+		// The validity is already over, but its timer has not fired when the test asks for the reason.
 		l, h := start(t, k, func(terms *keepalive.Terms) { terms.Until = time.Now() })
 		assert.Equal(t, keepalive.Expired, l.Reason())
 		extend(l, ttl)
@@ -182,7 +182,7 @@ func TestRacingEndsLeaveOneReason(t *testing.T) {
 // initial is the end of the validity that l was started with.
 func initial(l *keepalive.Lease) time.Time { return l.Holder().(*teller).terms.Until }
 
-// A confirmation may arrive behind that of an extension that was sent later, for longer.
+// A confirmation may arrive after that of a later and longer extension.
 func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keepalive.New(succeed)
@@ -197,7 +197,7 @@ func TestALateConfirmationNeverBringsTheEndNearer(t *testing.T) {
 	})
 }
 
-// The lease is good for an hour, and its renewals ask for a second. They can wait until they bring something.
+// The lease is valid for an hour, and its renewals ask for a second. They can wait until a renewal would extend it.
 func TestARenewalThatBringsNothingIsNoBusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int64
@@ -235,7 +235,7 @@ func TestARenewalThatFailsAtOnceIsNoBusyLoop(t *testing.T) {
 	})
 }
 
-// The pause after a renewal that failed leaves time for another, also in the shortest lease.
+// The pause after a failed renewal leaves time for another renewal, even in the shortest lease.
 func TestTheShortestLeaseSurvivesARenewalThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int64

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Close comes between the end of the hold and the request, which no caller can time.
+// Close comes between the end of the hold and the request. No caller can time that.
 func TestAHandOverThatCloseOvertakesReleasesTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

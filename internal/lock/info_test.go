@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Between the end of the hold and that of its lease, which no caller can time.
+// The test looks between the end of the hold and the end of its lease. No caller can time that.
 func TestALockThatIsBeingReleasedIsNotIdle(t *testing.T) {
 	t.Parallel()
 	e := New([]server.Pool{redistest.Start(t).Pool()})

@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// Each allocation copies the name so far: one for each key is quadratic, and nothing can cancel that.
+// Each allocation copies the name so far. One allocation for each key would take quadratic time, which nothing can cancel.
 func TestTheNameOfALineOfManyKeysTakesFewAllocations(t *testing.T) {
 	const n = 5000
 	for _, form := range []string{"{a}%08d", "\x00\xff%08d", "{a}\n\"%0100d"} {
@@ -38,7 +38,7 @@ func TestOtherKeysHaveAnotherLine(t *testing.T) {
 	assert.Equal(t, lineOf(server.Mutex, "a"), lineOf(server.Writer, "a"))
 }
 
-// A process may hold very many locks: the benchmark has a limit for the bytes of each. One field more may cost 32.
+// A process may hold very many locks, and the benchmark limits the bytes of each. One more field may cost 32 bytes.
 func TestAHeldLockTakesLittleMemory(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(Key{}), uintptr(96))
 	assert.LessOrEqual(t, unsafe.Sizeof(Grant{}), uintptr(320))

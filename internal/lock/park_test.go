@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A reader that found the grant in time joins between the two looks of the release, which no caller can time.
+// A reader that has just found the grant joins it between the two checks of the release. No caller can time that.
 func TestAReaderHasEndedWhereAnotherJoinsDuringItsRelease(t *testing.T) {
 	t.Parallel()
 	e := New([]server.Pool{redistest.Start(t).Pool()})

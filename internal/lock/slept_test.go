@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// untold is an Observer that nothing is told.
+// untold is an Observer that ignores all events.
 type untold struct{}
 
 func (untold) Waiting(context.Context)                                    {}
@@ -26,8 +26,8 @@ func (untold) Renewed(*quorum.Failure)                                    {}
 func (untold) Lost(keepalive.Reason)                                      {}
 func (untold) LostIdle(keepalive.Reason)                                  {}
 
-// The monotonic clock stands still while a machine sleeps. No exported function can make a machine sleep, so these tests
-// look inside.
+// The monotonic clock stops while a machine sleeps. No exported function can make a machine sleep, so these tests use
+// unexported ones.
 
 func TestAGrantFromBeforeTheMachineSleptIsNotUsed(t *testing.T) {
 	t.Parallel()

@@ -18,19 +18,19 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 const ttl = time.Minute
 
-// terms are those of most tests, with more time than a slow machine needs.
+// terms returns the terms of most tests. Their timeout is longer than a slow machine needs.
 func terms() *server.Terms {
 	return &server.Terms{
 		Kind: server.Mutex, Want: "m", TTL: ttl, Timeout: 10 * time.Second, Fence: server.NextFence,
 	}
 }
 
-// lock is about a key, for a new token.
+// lock describes a lock on key with a new token.
 func lock(key string, t *server.Terms) server.Lock {
 	return server.Lock{Terms: t, Key: key, Token: uuid.NewString(), Extras: server.NoExtras}
 }
 
-// A cluster is some independent servers, and a Quorum over them.
+// A cluster is a number of independent servers, and a Quorum over them.
 type cluster struct {
 	*quorum.Quorum
 	servers []*redistest.Server
@@ -60,21 +60,21 @@ func start(t *testing.T, n int) *cluster {
 	return c
 }
 
-// on sends a command to some of the servers themselves.
+// on sends a command directly to some of the servers.
 func (c *cluster) on(servers []int, command string, args ...any) {
 	for _, i := range servers {
 		c.servers[i].Do(command, args...)
 	}
 }
 
-// silence has some of the servers answer no more. Commands arrive.
+// silence stops the answers of some of the servers. Commands still arrive.
 func (c *cluster) silence(servers ...int) {
 	for _, i := range servers {
 		c.fronts[i].Hold(redistest.Replies)
 	}
 }
 
-// votes counts the servers on which a token has its key.
+// votes counts the servers on which the key has the token of l.
 func (c *cluster) votes(l *server.Lock) (n int) {
 	for _, s := range c.servers {
 		if s.Get(l.Key) == l.Token {
@@ -84,8 +84,8 @@ func (c *cluster) votes(l *server.Lock) (n int) {
 	return n
 }
 
-// everywhere waits until all servers have the lock, which a majority has. A try passes over a server that was slow for a moment;
-// an extension regains its vote.
+// everywhere waits until all servers have the lock, and not only a majority. If the try passed over a server that was slow for
+// a moment, an extension regains its vote.
 func (c *cluster) everywhere(t *testing.T, v *quorum.Votes) {
 	t.Helper()
 	n := 0
@@ -98,7 +98,7 @@ func (c *cluster) everywhere(t *testing.T, v *quorum.Votes) {
 	})
 }
 
-// free waits until no server has a key.
+// free waits until the key is free on all servers.
 func (c *cluster) free(t *testing.T, key string) {
 	t.Helper()
 	redistest.Wait(t, "the lock is free on all servers", func() bool {
@@ -111,7 +111,7 @@ func (c *cluster) free(t *testing.T, key string) {
 	})
 }
 
-// votesFor returns the Votes for a lock that is to be taken.
+// votesFor returns the Votes for a lock that is not taken yet.
 func (c *cluster) votesFor(l server.Lock) *quorum.Votes {
 	v := new(quorum.Votes)
 	c.Claim(v, l)

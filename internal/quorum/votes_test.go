@@ -29,8 +29,8 @@ func TestSplitVotesAreGivenBack(t *testing.T) {
 	redistest.Wait(t, "its vote is given back", func() bool { return !c.servers[2].Exists("k") })
 }
 
-// A release that is on its way to a server, or has still to begin there, is waited for by the next try on it. With one
-// processor none has begun when Release returns: its ctx has ended.
+// The next try on a server waits for a release that is on its way there or has still to begin. With one processor, no release
+// has begun when Release returns, because its ctx has ended.
 func TestAReleaseIsInTheWayBeforeItIsSent(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := start(t, 5)
@@ -48,13 +48,13 @@ func TestAReleaseIsInTheWayBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// The lock is ours by the other votes. What the late server gave stays, and the next extension finds it.
+// The other votes give us the lock. The vote of the late server stays, and the next extension finds it.
 func TestALateWinnerStaysOursAndIsFoundByTheExtension(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	won(t, release(t, c.take(t, lock("warm", terms()))))
 	var v *quorum.Votes
-	redistest.Wait(t, "the third vote", func() bool { // a try that passes over the server, as on a late machine, is repeated
+	redistest.Wait(t, "the third vote", func() bool { // a slow machine may need several tries
 		c.fronts[2].Hold(redistest.Requests)
 		l := lock("k", terms())
 		v = c.take(t, l)
@@ -85,12 +85,12 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	v := c.take(t, l)
 	c.everywhere(t, v)
 	c.on([]int{1}, "FLUSHALL")
-	redistest.Wait(t, "the vote is regained", func() bool { // not by the first extension, if the try has no answer yet
+	redistest.Wait(t, "the vote is regained", func() bool { // not yet, while the try has no answer
 		failure, _ := c.extend(t, v)
 		won(t, failure)
 		for end := time.Now().Add(2 * time.Second); c.votes(&l) < 3; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				return false // a second try too soon could come behind what follows
+				return false // a second try too soon could be executed after the following commands
 			}
 		}
 		return true
@@ -110,18 +110,18 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	c.on([]int{1}, "DEL", "k")
 	failure, _ = c.extend(t, v)
 	failed(t, failure, quorum.Missing)
-	c.Close(20 * time.Second) // waits for what is under way
+	c.Close(20 * time.Second) // waits for the commands under way
 	assert.Equal(t, 1, c.votes(&l), "something was regained without a majority")
 }
 
-// unfenced are terms without a fence, which is raised on a server before or after its try is executed.
+// unfenced returns terms without a fence. A fence is raised on a server before or after the try is executed.
 func unfenced() *server.Terms {
 	t := terms()
 	t.Fence = server.NoFence
 	return t
 }
 
-// warm has all servers answer once, each over a connection that its pool then keeps.
+// warm makes all servers answer once, each over a connection that its pool then keeps.
 func (c *cluster) warm(t *testing.T) {
 	t.Helper()
 	l := lock("warm", unfenced())
@@ -129,7 +129,7 @@ func (c *cluster) warm(t *testing.T) {
 	redistest.Wait(t, "all are known", func() bool { return c.votes(&l) == len(c.servers) })
 	won(t, release(t, v))
 	c.free(t, "warm")
-	redistest.Wait(t, "all answers", func() bool { // a server that owes one is passed over
+	redistest.Wait(t, "all answers", func() bool { // a try passes over a server that still owes an answer
 		return !slices.ContainsFunc(c.pools, func(p *redis.Pool) bool { return p.IdleCount() < p.ActiveCount() })
 	})
 }
@@ -155,7 +155,7 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
-// It may be executed behind another holder's lock yet, after a round that was missed.
+// After a round that was missed, the server may still execute the try, after another holder has had the lock there.
 func TestAVoteIsNotRegainedBeforeTheTimeForTheTryIsOver(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -171,11 +171,11 @@ func TestAVoteIsNotRegainedBeforeTheTimeForTheTryIsOver(t *testing.T) {
 	c.on([]int{1}, "DEL", "k")
 	failure, _ := c.extend(t, v)
 	won(t, failure)
-	c.Close(20 * time.Second) // waits for what is under way
+	c.Close(20 * time.Second) // waits for the commands under way
 	assert.Equal(t, 2, c.votes(&l))
 }
 
-// As those are that a server has closed because they were idle.
+// A server may have closed connections that were idle. They look like these.
 func TestAVoteOverAConnectionInThePlaceOfABrokenOneCounts(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -210,7 +210,7 @@ func TestAServerThatDidNotAnswerTheTryVotesLater(t *testing.T) {
 	won(t, release(t, v))
 }
 
-// A regained vote that ended before would be that of another.
+// If the regained vote ended earlier than the other votes, it would go to another caller.
 func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -221,7 +221,7 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: 3 * ttl, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
 	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
 	assert.Greater(t, c.servers[1].PTTL("k"), 2*ttl)
-	// A shorter extension takes no time from the others.
+	// A shorter extension does not shorten the other votes.
 	until := time.Now().Add(2 * ttl)
 	c.on([]int{1}, "DEL", "k")
 	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: ttl, Until: until, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
@@ -230,7 +230,7 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	won(t, release(t, v))
 }
 
-// The fence that goes before a regained vote waits for them, too.
+// The fence that is written before a vote is regained waits for the replicas, too.
 func TestExtensionsAndRegainedVotesLeaveTheReplicasTheirTime(t *testing.T) {
 	t.Parallel()
 	q := terms()
@@ -268,7 +268,7 @@ func TestExtensionsAndRegainedVotesLeaveTheReplicasTheirTime(t *testing.T) {
 	won(t, failure)
 }
 
-// Else the next holder might get a lower one there.
+// If the fence is not written there, the next holder might get a lower fence from that server.
 func TestAVoteIsNotRegainedWhereTheFenceCantBeWritten(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -280,11 +280,11 @@ func TestAVoteIsNotRegainedWhereTheFenceCantBeWritten(t *testing.T) {
 	c.on([]int{1}, "SET", server.FenceKey("k"), "no number")
 	failure, _ := c.extend(t, v)
 	won(t, failure)
-	c.Close(20 * time.Second) // waits for what is under way
+	c.Close(20 * time.Second) // waits for the commands under way
 	assert.Equal(t, 2, c.votes(&l))
 }
 
-// answered waits until all servers have answered the try: what may be a late one is not regained.
+// answered waits until all servers have answered the try: a vote is not regained while the try may still be executed late.
 func answered(t *testing.T, v *quorum.Votes) {
 	t.Helper()
 	redistest.Wait(t, "all answers", func() bool {
@@ -294,7 +294,7 @@ func answered(t *testing.T, v *quorum.Votes) {
 	})
 }
 
-// In the middle of a batch of leases.
+// The lease ends in the middle of a batch of extensions.
 func TestALeaseThatEndsIsNotInTheWayOfTheOthersThatAreRegained(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -353,7 +353,7 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	won(t, release(t, v))
 }
 
-// It has a node timeout of its own, and the next one in the batch is more patient.
+// The hasty lease has a node timeout of its own. The next lease in the batch has a longer one.
 func TestALeaseIsNotGivenUpWithAnotherOfTheBatch(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -375,7 +375,7 @@ func TestALeaseIsNotGivenUpWithAnotherOfTheBatch(t *testing.T) {
 	won(t, redistest.Receive(t, "the other", outcomes[1]))
 }
 
-// Else an error would say that too few servers answered, and name one of three.
+// The error must not say that too few servers answered, and name only one of the three.
 func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -412,7 +412,7 @@ func TestAFailureSaysWhatTheServersHaveSaid(t *testing.T) {
 	v.ReleaseLater(time.Time{})
 }
 
-// Else the caller would try again.
+// Without that refusal the caller would try again.
 func TestARefusalForGoodIsAwaitedWhereOneServerIsDown(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -479,12 +479,12 @@ func TestAMajorityIsEnoughAndAMinorityIsNot(t *testing.T) {
 	}
 }
 
-// The votes of the others may come yet.
+// The other servers may still give their votes.
 func TestATryThatOneServerRefusesWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.warm(t)
-	terms := terms() // 10 s
+	terms := terms() // the timeout is 10 s
 	c.on([]int{0}, "SET", "k", "another", "PX", "60000")
 	c.silence(1, 2)
 	outcome := make(chan *quorum.Failure, 1)
@@ -495,14 +495,14 @@ func TestATryThatOneServerRefusesWaitsForTheOthers(t *testing.T) {
 	select {
 	case failure := <-outcome:
 		t.Fatal("it has given up", failure)
-	case <-time.After(terms.Timeout / 7): // a split is seen after a tenth
+	case <-time.After(terms.Timeout / 7): // a split is noticed after a tenth of the timeout
 	}
 	c.fronts[1].Release()
 	c.fronts[2].Release()
 	won(t, redistest.Receive(t, "the outcome", outcome))
 }
 
-// Where a majority has failed, the others need not answer.
+// When a majority has failed, the other servers need not answer.
 func TestATryThatCantWinAnyMoreDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for kind, failing := range map[quorum.Kind]func(c *cluster, i int){
@@ -538,17 +538,17 @@ func TestTheFenceOfALockIsTheHighestOfItsVotes(t *testing.T) {
 	t.Parallel()
 	const high = int64(1) << 52
 	for i := range 2 {
-		c := start(t, 2) // both have to vote
+		c := start(t, 2) // both servers have to vote
 		c.on([]int{i}, "SET", server.FenceKey("k"), high)
 		assert.Greater(t, c.take(t, lock("k", terms())).Fence, high)
 	}
 }
 
-// Callers that split the votes of the servers that answer must not keep them until those have answered that hang.
+// Callers may split the votes of the servers that answer. They must not keep these votes until the hanging servers answer.
 func TestATryThatSplitsTheVotesDoesNotWaitForServersThatHang(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
-	terms := terms() // 10 s
+	terms := terms() // the timeout is 10 s
 	release(t, c.take(t, lock("warm", terms)))
 	c.on([]int{3, 4}, "SET", "k", "another", "PX", "60000")
 	c.silence(0, 1)
@@ -561,7 +561,7 @@ func TestATryThatSplitsTheVotesDoesNotWaitForServersThatHang(t *testing.T) {
 	}
 }
 
-// The caller may have looked at the clock long before.
+// The caller may have read the clock long before it accepts the hand-off.
 func TestAHandOffIsAcceptedForWhatIsLeftThen(t *testing.T) {
 	t.Parallel()
 	v, until := new(quorum.Votes), time.Now().Add(time.Hour)

@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A node of a cluster that a plain pool leads to says MOVED while it does not serve the slot.
+// A plain pool leads to one node of a cluster. While that node does not serve the slot, it answers MOVED.
 func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -57,7 +57,7 @@ func TestALeaseOfABatchFollowsItsSlot(t *testing.T) {
 	})
 }
 
-// One that is refused with the others goes alone, perhaps to another node, which hangs.
+// A lease that is refused in a batch is extended alone, perhaps on another node, which hangs.
 func TestALeaseThatHasToGoAloneCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -90,7 +90,7 @@ type doConn struct{ redis.Conn }
 
 func (doConn) Send(string, ...any) error { return errors.ErrUnsupported }
 
-// Else many leases would be lost together that none of them would lose alone.
+// All leases of the batch would be lost together, though each of them alone would be extended in time.
 func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
 	})
 }
 
-// In a cluster, while slots are on their way, RetryConn tries for so long.
+// In a cluster whose slots are being moved, RetryConn repeats a command for this long.
 func TestLeasesThatAreSlowToExtendCostTheOthersNothingWhereTheyGoOneByOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestLeasesThatAreSlowToExtendCostTheOthersNothingWhereTheyGoOneByOne(t *tes
 		for _, q := range batch {
 			done(t, acquire(s, q))
 		}
-		extend(s, batch) // now it is known that they go one by one
+		extend(s, batch) // now the Server knows that they go one by one
 		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
 			if command != "TIME" && args[2] != "k" {
 				time.Sleep(batch[0].Timeout * 3 / 4)
@@ -150,7 +150,7 @@ type boundConn struct{ redis.Conn }
 
 func (boundConn) Bind(...string) error { return nil }
 
-// Else the leases of a slot that has moved would go alone each time, for as long as nothing is tried.
+// Otherwise the leases of a slot that has moved would go alone at each renewal until the next try.
 func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
 				high := []any{int64(8192), int64(16383), []any{nil, int64(6379), []byte("another")}}
 				return []any{low, high}, nil
 			}
-			if command == "EVAL" { // as a batch is sent
+			if command == "EVAL" { // a batch is sent like this
 				together.Store(true)
 			}
 			return run()
@@ -235,7 +235,7 @@ func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
 			done(t, acquire(s, q))
 		}
 		time.Sleep(batch[0].TTL / 2)
-		for range 2 { // the first one learns which nodes there are
+		for range 2 { // the first round learns which nodes there are
 			together.Store(false)
 			for _, reply := range extend(s, batch[:2]) {
 				done(t, reply)
@@ -249,7 +249,7 @@ func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
 	})
 }
 
-// After a failover, some nodes of a cluster send a client back to where they believe the slot to be.
+// After a failover, some nodes of a cluster still send clients to the node that served the slot before.
 func TestACommandFollowsItsKeyWhileTheNodesDisagree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		var batch []*hold
-		for i := range 10 { // of two kinds, by turns
+		for i := range 10 { // two kinds, in turn
 			q := request(fmt.Sprint(i))
 			if i%2 == 0 {
 				q.Kind, q.Want = server.Semaphore, "1"
@@ -311,7 +311,7 @@ func TestLaterReleasesShareARoundTripHoweverLongTheirKeysAre(t *testing.T) {
 		}
 		var sources counter
 		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			if command == "EVAL" { // the first of a batch
+			if command == "EVAL" { // the first script of a batch
 				return sources.count(run, command, args)
 			}
 			return run()
@@ -332,7 +332,7 @@ func TestACommandGoesOverAConnectionThatTakesOneAtATime(t *testing.T) {
 	got, err := redis.String(s.Session(t.Context(), time.Minute, "k").Do("ECHO", "word"))
 	assert.NoError(t, err)
 	assert.Equal(t, "word", got)
-	for _, plain := range []bool{false, true} { // behind SET goes nothing that takes it back
+	for _, plain := range []bool{false, true} { // no command that takes it back follows the SET
 		q := request("k" + fmt.Sprint(plain))
 		q.Plain = plain
 		done(t, acquire(s, q))

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// cut has every command fail until the next Set.
+// cut makes every command fail until the next Set.
 func cut(b *redistest.Between) {
 	b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
 }
@@ -48,7 +48,7 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	})
 }
 
-// The server answers no release for as long as the lock may live.
+// The server answers no release until the lock must have expired.
 func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -65,7 +65,7 @@ func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 	})
 }
 
-// The try before has no answer. One that is executed late is most likely right behind the release.
+// The try before has no answer. If it is executed late, that is most likely right after the release.
 func TestATryDoesNotWaitForAPauseBeforeTheSecondRelease(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -82,7 +82,7 @@ func TestATryDoesNotWaitForAPauseBeforeTheSecondRelease(t *testing.T) {
 	})
 }
 
-// It was not the server that was silent for too long.
+// The caller gave up early. The server was not silent for too long.
 func TestATryWaitsForTheReleaseOfATryWhoseCallerHasGivenUp(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -152,7 +152,7 @@ func TestWhatHasTheLockWaitsForNoReleaseBefore(t *testing.T) {
 	}
 }
 
-// Else it could take back the mark that the next claim shows.
+// A release that is executed later could remove the mark that the next claim shows.
 func TestATryWaitsForTheReleaseOnceItsServerHasAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -182,7 +182,7 @@ func TestATryWaitsForTheReleaseOnceItsServerHasAnsweredAgain(t *testing.T) {
 	})
 }
 
-// Else the server calls the ticket of one that has given up, and takes the mark for that. It is the mark of the next one too.
+// Otherwise the server would call the ticket that was given up, and remove its mark. The next waiter has the same mark.
 func TestATryWaitsForTheReleaseOfATicketUnderWhoseMarkItWaits(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -211,12 +211,12 @@ func TestATryWaitsForTheReleaseOfATicketUnderWhoseMarkItWaits(t *testing.T) {
 	})
 }
 
-// Its ctx has ended, and its answer is late. A place that is left there would be called, and the lock be given to no caller.
+// Its ctx has ended and its answer is late. A place left in the queue would be called, and the lock given to no caller.
 func TestTheReleaseOfATryThatHasNoAnswerYetTakesThePlaceOutOfTheQueue(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("k")))
-		known := waiting("k", "known", "redimutex:me") // whose scripts the server knows then
+		known := waiting("k", "known", "redimutex:me") // now the server knows its scripts
 		wait(t, s, known)
 		require.Equal(t, server.Taken, release(s, known).Verdict)
 		q := waiting("k", "first", "redimutex:me")
@@ -268,7 +268,7 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 	})
 }
 
-// An operation may hang over a connection that leads nowhere, while the server answers all others.
+// One operation may hang over a connection that leads nowhere, while the server answers all others.
 func TestAServerThatAnswersReleasesInTheBackgroundIsNotSilent(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -287,7 +287,7 @@ func TestAServerThatAnswersReleasesInTheBackgroundIsNotSilent(t *testing.T) {
 	})
 }
 
-// What is suspicious is measured by the answers before, from the first one on.
+// From the first answer on, the usual time of an answer decides how much silence is suspicious.
 func TestAFarServerIsNotSilent(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -339,7 +339,7 @@ func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
 			return reply, err
 		})
 		late := request("k").claim(s)
-		go late.Try(t.Context(), server.Try{}) // the others are a majority without it
+		go late.Try(t.Context(), server.Try{}) // the other servers are a majority without it
 		synctest.Wait()
 		late.ReleaseLater(time.Time{})
 		got := make(chan server.Reply, 1)
@@ -351,7 +351,7 @@ func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
 	})
 }
 
-// Its last release has failed again and again, so that the next one would come a second later.
+// Its release has failed again and again, so that the next attempt would come only a second later.
 func TestATryHastensTheReleaseThatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -367,7 +367,7 @@ func TestATryHastensTheReleaseThatItWaitsFor(t *testing.T) {
 	})
 }
 
-// It has nothing on the server: it could not be tried while the one before was in its way.
+// The second claim has nothing on the server: it could not be tried while the first one was in its way.
 func TestWhatHasNothingToReleaseDoesNotHideWhatHas(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -404,7 +404,7 @@ func TestATryThatWaitedForAReleaseInVainDoesNotMakeAServerSilentThatAnsweredIt(t
 	})
 }
 
-// It waits for the answer to a release before.
+// The try waits for the answer to an earlier release.
 func TestAServerOwesNothingBeforeTheTryIsSent(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		c := request("k").claim(s)

@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// between returns a real server and a Server with a Between before it, whose scripts are known there.
+// between returns a real server, and a Server with a Between before it. The real server knows the scripts.
 func between(t *testing.T) (*redistest.Server, *redistest.Between, *server.Server) {
 	r := redistest.Start(t)
 	b := redistest.NewBetween(r.Pool())
@@ -31,10 +31,10 @@ func between(t *testing.T) (*redistest.Server, *redistest.Between, *server.Serve
 	return r, b, s
 }
 
-// swallow has the next such command vanish: it is not executed, and gets no answer.
+// swallow makes the next such command vanish: it is not executed, and gets no answer.
 func swallow(b *redistest.Between, name string) { swallowWith(b, name, context.DeadlineExceeded) }
 
-// swallowWith is swallow that tells the caller err.
+// swallowWith is swallow, but the caller gets err.
 func swallowWith(b *redistest.Between, name string, err error) {
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 		if command != name {
@@ -87,7 +87,7 @@ func TestARepeatedTryFindsItsLockAndOnlyRaisesItsTTL(t *testing.T) {
 	assert.Greater(t, r.PTTL("k"), 30*time.Second)
 }
 
-// A try without an answer may be executed until its deadline.
+// A server may execute a try without an answer until the deadline of the try.
 func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -170,7 +170,7 @@ func TestCloseReleasesWhereAsManyOperationsAsMayAreStuck(t *testing.T) {
 	})
 }
 
-// Else the lock would stay for as long as it was extended.
+// The lock was extended for longer than its TTL, and stays that long if it is not released.
 func TestALockIsReleasedInTheBackgroundForAsLongAsItWasExtended(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
@@ -209,7 +209,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForOneThatIsDueLater(t *testing.T) {
 		swallow(b, "EVALSHA")
 		failed(t, c.Try(t.Context(), q.try()))
 		c.ReleaseLater(time.Time{})
-		away(t, c) // and due again after the deadline of the try
+		away(t, c) // and its next release is due after the deadline of the try
 		synctest.Wait()
 		began := time.Now()
 		next := foreign(s, request("other"))
@@ -234,14 +234,14 @@ func TestReleasesInTheBackgroundThatFailComeLessAndLessOften(t *testing.T) {
 	})
 }
 
-// The tokens of one process that enter together are in the same doubt.
+// Tokens of one process that enter together with the try are in the same doubt as its own token.
 func TestATryWithoutAnAnswerMayHaveLetTheOthersInThatEnterWithIt(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q, with := request("k"), request("k")
 		for _, q := range []*hold{q, with} {
 			q.Kind, q.Want = server.Reader, "r"
-			done(t, acquire(s, q)) // so that the script is known
+			done(t, acquire(s, q)) // now the server knows the script
 			done(t, release(s, q))
 			q.Token += "again"
 		}
@@ -255,8 +255,8 @@ func TestATryWithoutAnAnswerMayHaveLetTheOthersInThatEnterWithIt(t *testing.T) {
 	})
 }
 
-// Most tries that a release has overtaken, over another connection, are executed just behind it. Neither the lock nor the mark
-// that the caller waits, nor its place in the queue, stays until the deadline then.
+// A release may overtake its try, over another connection. Most such tries are executed right after the release. Then neither
+// the lock, nor the mark of the waiter, nor its place in the queue stays until the deadline.
 func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -286,7 +286,7 @@ func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
 	})
 }
 
-// Where another goroutine still waits for the answer to a try whose caller has gone, the next claim waits for that one's end.
+// If another goroutine still waits for the answer to a try that was given up, the next claim waits for the end of that try.
 func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -296,7 +296,7 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 		var commands atomic.Int32
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			switch commands.Add(1) {
-			case 1: // the try is executed behind its release
+			case 1: // the try is executed after its release
 				time.Sleep(2 * time.Millisecond)
 				defer time.Sleep(2 * time.Millisecond)
 			case 2:
@@ -314,7 +314,7 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 	})
 }
 
-// It may be executed yet. That the server refuses a later one is no answer to it.
+// The server may still execute the first try. Its refusal of a later try is no answer to the first.
 func TestATryIsUnknownUntilALaterOneWasAnswered(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -331,8 +331,8 @@ func TestATryIsUnknownUntilALaterOneWasAnswered(t *testing.T) {
 	})
 }
 
-// A plain try has no deadline. If its connection broke, what may still be executed is over with the second release that
-// was answered after the first.
+// A plain try has no deadline. If its connection broke, the server may still execute it. After the answer to a second release,
+// which was sent after the answer to the first, that is no longer possible.
 func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 	t.Parallel()
 	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed, 0) })
@@ -343,7 +343,7 @@ func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Duration) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		warm := request("warm")
-		done(t, acquire(s, warm)) // so that the script is known
+		done(t, acquire(s, warm)) // now the server knows the script
 		q := request("k")
 		q.TTL += held
 		c := q.claim(s)
@@ -357,7 +357,7 @@ func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Dura
 			late := time.Now().After(due)
 			reply, err := run()
 			if late && after.Add(1) == 1 {
-				_ = m.Set("k", q.Token) // it is executed behind this release
+				_ = m.Set("k", q.Token) // it is executed after this release
 			}
 			return reply, err
 		})
@@ -370,7 +370,7 @@ func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Dura
 	})
 }
 
-// hang has the next script wait until it is let go, and returns what tells that it has come.
+// hang makes the next script wait until let is closed. When the script has come, come is closed.
 func hang(b *redistest.Between) (come, let chan struct{}) {
 	come, let = make(chan struct{}), make(chan struct{})
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
@@ -385,7 +385,7 @@ func hang(b *redistest.Between) (come, let chan struct{}) {
 	return come, let
 }
 
-// The caller of a pool that keeps no deadlines leaves before the connection has told whether the undo was written.
+// If the pool keeps no deadlines, the caller leaves before the connection has reported whether it wrote the undo.
 func TestATokenIsNotTriedAgainWhileAPlainTryIsUnderWay(t *testing.T) {
 	t.Parallel()
 	_, b, s := between(t)
@@ -428,7 +428,7 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 	}
 }
 
-// The lock is released though this server has not voted yet.
+// The lock is released before this server has voted.
 func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -447,7 +447,7 @@ func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 	})
 }
 
-// The release has the lock expire soon, and what it overtakes would have it live for its TTL again.
+// The release makes the lock expire soon. The extension that it overtook would raise the expiry to the whole TTL again.
 func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -466,7 +466,7 @@ func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *te
 	})
 }
 
-// The first of the two is executed behind the release.
+// The first of the two extensions is executed after the release.
 func TestAReleaseThatKeepsTheLockIsRepeatedWhereAnExtensionWasSentTwice(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -483,7 +483,7 @@ func TestAReleaseThatKeepsTheLockIsRepeatedWhereAnExtensionWasSentTwice(t *testi
 	})
 }
 
-// Over a connection without timeouts a command may hang for good.
+// Without timeouts of the connection a command may hang for ever.
 func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -493,7 +493,7 @@ func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
 		defer close(let)
 		go c.Try(context.Background(), server.Try{})
 		<-come
-		require.NoError(t, m.Set("k", q.Token)) // it is handed the lock
+		require.NoError(t, m.Set("k", q.Token)) // the queue hands it the lock
 		c.Given()
 		cut(b)
 		failed(t, c.Release(t.Context(), time.Now(), time.Time{}))
@@ -524,7 +524,7 @@ func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-		const pursued = 16384 + 128 // one round trip of them is under way
+		const pursued = 16384 + 128 // and the claims of one round trip, which is under way
 		var first, last *server.Claim
 		for range pursued + 1 {
 			last = foreign(s, request("k"))
@@ -550,7 +550,7 @@ func TestAClaimThatHasExpiredIsGivenUpBeforeItsTurn(t *testing.T) {
 		q := request("k")
 		q.TTL = time.Second
 		var last *server.Claim
-		for range 2 * 128 { // in two round trips
+		for range 2 * 128 { // two round trips
 			last = foreign(s, q)
 			last.ReleaseLater(time.Time{})
 		}
@@ -674,7 +674,7 @@ func TestATryThatIsExecutedBehindItsReleaseAndHangsIsReleasedAgain(t *testing.T)
 	})
 }
 
-// A hand-off may overtake the answer to the last look, which may be executed yet.
+// A hand-off may overtake the answer to the waiter's last try, which the server may still execute.
 func TestALockThatWasHandedOffIsReleasedAgainAfterATryWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -686,7 +686,7 @@ func TestALockThatWasHandedOffIsReleasedAgainAfterATryWithoutAnAnswer(t *testing
 		require.NoError(t, m.Set("k", q.Token))
 		c.Given()
 		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
-		require.NoError(t, m.Set("k", q.Token)) // the try, late
+		require.NoError(t, m.Set("k", q.Token)) // now the late try is executed
 		time.Sleep(3 * q.Timeout)
 		assert.False(t, m.Exists("k"))
 	})

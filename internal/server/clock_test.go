@@ -17,13 +17,13 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// virtual runs test in a bubble of virtual time, with a server in it and a Between before it.
+// virtual runs test in a bubble of virtual time, with a server and a Between before it.
 func virtual(t *testing.T, test func(*testing.T, *miniredis.Miniredis, *redistest.Between, *server.Server)) {
 	synctest.Test(t, func(t *testing.T) {
 		m, pool := redistest.Virtual(t)
 		b := redistest.NewBetween(pool)
 		test(t, m, b, open(t, b))
-		time.Sleep(5 * time.Minute) // for what was abandoned
+		time.Sleep(5 * time.Minute) // for operations that were left behind
 	})
 }
 
@@ -40,7 +40,7 @@ func (c *counter) count(run func() (any, error), command string, _ []any) (any, 
 	return run()
 }
 
-// take returns the commands since the last call.
+// take returns the commands since its last call.
 func (c *counter) take() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *counter) take() string {
 	return names
 }
 
-// holdUp has the next command wait for d on its way to the server.
+// holdUp delays the next command for d on its way to the server.
 func holdUp(b *redistest.Between, d time.Duration) {
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 		if command != "TIME" {
@@ -76,7 +76,7 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 					b.Set(nil)
 					time.Sleep(q.Timeout + time.Millisecond)
 					if skew != 0 {
-						m.SetTime(time.Now().Add(skew)) // it stands still between two calls
+						m.SetTime(time.Now().Add(skew)) // a clock that was set stands still until it is set again
 					}
 					return run()
 				})
@@ -94,7 +94,7 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		done(t, acquire(s, q))
-		done(t, one(s, q)) // so that the script is known
+		done(t, one(s, q)) // now the server knows the script
 		q.Replicas = replicas(q.Timeout)
 		holdUp(b, q.Timeout+time.Millisecond)
 		q.TTL = time.Hour
@@ -105,8 +105,8 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 	})
 }
 
-// The deadline that a try carries is never later than ours, and earlier by no more than the fastest
-// of all answers took.
+// The deadline of a try, converted to the server's clock, is never later than ours. It is earlier at most by the time that the
+// fastest answer so far took.
 func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -132,7 +132,7 @@ func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 	})
 }
 
-// The server's clock is set, forwards or backwards: at most one try is refused, and repeated at once.
+// The server's clock is set forwards or backwards. At most one try is refused, and it is repeated at once.
 func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 	t.Parallel()
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour} {
@@ -167,13 +167,13 @@ func TestAClockThatJumpsCostsOneRetry(t *testing.T) {
 			if jump > 0 {
 				holdUp(b, 0)
 				m.SetTime(time.Now().Add(2*jump + q.Timeout + time.Second))
-				done(t, acquire(s, q)) // late by the clock, but our deadline has not passed
+				done(t, acquire(s, q)) // late by the server's clock, but our deadline has not passed
 			}
 		})
 	}
 }
 
-// A server whose clock makes no sense is not asked again and again.
+// A server whose clock makes no sense must not be asked again and again.
 func TestATryThatIsTooLateBySeveralClocksIsRepeatedOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -189,8 +189,8 @@ func TestATryThatIsTooLateBySeveralClocksIsRepeatedOnce(t *testing.T) {
 	})
 }
 
-// The first try of all does not know the server's clock, and a server that does not tell gets no
-// command that it could execute late.
+// The very first try does not know the server's clock yet. A server that does not tell its time gets no command that it could
+// execute late.
 func TestWithoutAClockNothingIsTried(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -236,7 +236,7 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	defer srv.Close(time.Second)
 	n := 0
 	ask := func(token string, limit time.Duration) server.Reply {
-		n++ // one that failed is undone in the background, which concerns no other
+		n++ // a failed try is undone in the background, so each try has a token of its own
 		return acquire(srv, ask(fmt.Sprint(token, n), limit))
 	}
 	const soon = 50 * time.Millisecond
@@ -255,7 +255,7 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 	assert.NotContains(t, heard, `"untried`)
 }
 
-// After a failover the answer of the old server comes behind those of the new one.
+// After a failover, the answer of the old server arrives after answers of the new one.
 func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"EVALSHA", "TIME"} {
@@ -264,7 +264,7 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 			done(t, acquire(s, request("warm")))
 			if command == "TIME" {
 				swallow(b, "EVALSHA")
-				failed(t, acquire(s, request("unheard"))) // so that it is asked
+				failed(t, acquire(s, request("unheard"))) // so that the next try asks for the time
 			}
 			let, come := make(chan struct{}), make(chan struct{})
 			b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
@@ -273,7 +273,7 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 				}
 				b.Set(nil)
 				close(come)
-				<-let // it hangs, and there is a failover
+				<-let // the command hangs, and there is a failover
 				m.SetTime(time.Now().Add(5 * time.Second))
 				return run()
 			})
@@ -283,7 +283,7 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 			<-come
 			m.SetTime(time.Now()) // the new primary
 			done(t, acquire(s, request("b")))
-			close(let) // the old one goes on, and answers
+			close(let) // the old primary goes on, and answers
 			time.Sleep(time.Millisecond)
 			m.SetTime(time.Now())
 			late := request("k")
@@ -304,7 +304,7 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 	}
 }
 
-// What it has told is kept for the next try: else each would ask for the time, and be late with the rest.
+// The time that the server has told is kept for the next try. Otherwise each try would ask for the time, and then be too late.
 func TestAServerThatIsFarGetsItsTryInTheEnd(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {

@@ -25,7 +25,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A wrapper is a pool whose connections are something around those of redigo.
+// A wrapper is a pool that wraps the connections of redigo in others.
 type wrapper struct {
 	pool *redis.Pool
 	wrap func(redis.Conn) redis.Conn
@@ -41,7 +41,7 @@ func TestConnectionsWithoutTimeoutsWork(t *testing.T) {
 	assert.Len(t, r.Keys(), 1, "the fence counter")
 }
 
-// everything does all that a Server can, on several keys.
+// everything uses all that a Server can do, on several keys.
 func everything(t *testing.T, s *server.Server) {
 	t.Helper()
 	var batch []*hold
@@ -89,7 +89,7 @@ type unboundConn struct{ redis.Conn }
 
 func (unboundConn) Bind(...string) error { return errors.New("no node serves the slot") }
 
-// A contextPool looks at the context that it is given.
+// A contextPool calls look with the context that it gets.
 type contextPool struct {
 	*redis.Pool
 	look func(context.Context) error
@@ -102,7 +102,7 @@ func (p contextPool) GetContext(ctx context.Context) (redis.Conn, error) {
 	return p.Pool.GetContext(ctx)
 }
 
-// What one operation left of its context must not leak into the next.
+// Nothing of one operation's context may leak into the next operation.
 func TestADeadlineBelongsToOneOperation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
 	p := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
 		var cancel context.CancelFunc
 		kept, cancel = context.WithCancel(ctx)
-		_ = cancel // the process that keeps a context finds it over all the same
+		_ = cancel // a dialler that keeps the context still finds it ended
 		return redis.Dial("tcp", s.Addr())
 	}}
 	t.Cleanup(func() { p.Close() })
@@ -161,7 +161,7 @@ func TestTheContextOfADialEndsWithTheCheckout(t *testing.T) {
 	assert.ErrorIs(t, kept.Err(), context.Canceled)
 }
 
-// The reply is lost on its way. To call the lock lost, because it is gone the second time, would be false alarm.
+// The reply is lost on its way. The repeat finds no lock. To report the lock as lost would be a false alarm.
 func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -170,7 +170,7 @@ func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 		var executed atomic.Int64
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
 			reply, err := run()
-			if err == nil && executed.Add(1) == 1 { // not NOSCRIPT
+			if err == nil && executed.Add(1) == 1 { // and not NOSCRIPT
 				return nil, redistest.ErrCut
 			}
 			return reply, err
@@ -181,8 +181,8 @@ func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 	})
 }
 
-// A connection goes on watching the ctx of its last operation until it has another. What it watches has to be
-// the caller's: the ctx of an operation belongs to another caller by then. The race detector sees it if not.
+// A connection watches the ctx of its last operation until its next one. It has to watch the caller's ctx: the ctx of the
+// operation itself may be reused for another caller by then, which the race detector would report.
 func TestAConnectionThatWatchesItsLastOperationDoesNotDisturbTheNext(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -223,7 +223,7 @@ func TestTheRoundTripIsKnown(t *testing.T) {
 	})
 }
 
-// punctualPools are those whose operations run on the goroutine of the caller.
+// punctualPools returns pools whose operations run on the goroutine of the caller.
 func punctualPools(t *testing.T, r *redistest.Server) map[string]server.Pool {
 	d := conn.NewDialer("tcp", r.Addr())
 	ours := &redis.Pool{MaxIdle: 10, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
@@ -248,7 +248,7 @@ func TestPunctualPoolsDoAllThatOthersDo(t *testing.T) {
 	}
 }
 
-// A replica that is none of a failover: it must not be asked once for each lease.
+// This replica does not come from a failover. It must not be asked once for each lease.
 func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -260,7 +260,7 @@ func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
 		batch = append(batch, q)
 	}
 	r.Do("CONFIG", "RESETSTAT")
-	r.Do("REPLICAOF", "127.0.0.1", "1") // where no primary is, so that the data stays
+	r.Do("REPLICAOF", "127.0.0.1", "1") // there is no primary at this address, so the data stays
 	for _, got := range extend(s, batch) {
 		failed(t, got)
 		assert.ErrorContains(t, got.Err, "READONLY")
@@ -271,7 +271,7 @@ func TestABatchThatAReplicaRefusesIsSentOnceMore(t *testing.T) {
 	assert.Contains(t, stats, "cmdstat_evalsha:calls=18,")
 }
 
-// They panic on a goroutine of ours.
+// They panic on a goroutine of this library.
 func TestAConnectionThatPanicsWhenItIsLookedAtOrBoundIsAnError(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -285,7 +285,7 @@ type unbindableConn struct{ redis.Conn }
 
 func (unbindableConn) Bind(...string) error { panic("no idea where the slot is") }
 
-// A goneConn breaks with its first command, if it is the first, and does not like to be asked for that.
+// A goneConn breaks with its first command if first is set. After that, Err panics.
 type goneConn struct {
 	redis.Conn
 	first, broken bool
@@ -306,14 +306,13 @@ func (c *goneConn) Err() error {
 	return c.Conn.Err()
 }
 
-// A dialler is a pool whose Get waits for as long as its connections are in use, as that of a cluster may, and which can
-// dial beside that.
+// A dialler is a pool that can also dial directly. Its Get waits while all connections are in use, as a cluster's may.
 type dialler struct{ pool *redis.Pool }
 
 func (d dialler) Get() redis.Conn           { return d.pool.Get() }
 func (d dialler) Dial() (redis.Conn, error) { return d.pool.Dial() }
 
-// Those who hold locks may have all connections, for as long as they hold them.
+// Callers that hold locks may use all connections for as long as they hold the locks.
 func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(*redis.Pool) server.Pool{
@@ -337,7 +336,7 @@ func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) 
 					others.Go(func() { failed(t, acquire(s, o)) })
 				}
 				for range 10 {
-					others.Go(func() { // what begins first dials, where the last operation on the key had no answer
+					others.Go(func() { // an operation dials first if the last one on its key had no answer
 						for range 1000 {
 							_, _ = get(s, "k", 100*time.Millisecond)
 							time.Sleep(time.Millisecond)
@@ -345,7 +344,7 @@ func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) 
 					})
 				}
 				for range 40 {
-					if one(s, q).Verdict != server.Done { // it may find out that the pool keeps it
+					if one(s, q).Verdict != server.Done { // it may find out that the pool gives none
 						assert.NoError(t, one(s, q).Err)
 					}
 					time.Sleep(time.Second)
@@ -358,7 +357,7 @@ func TestAnExtensionNeitherWaitsLongForAFullPoolNorForThoseThatDo(t *testing.T) 
 	}
 }
 
-// As many as may be stuck in the pool of a stranger are.
+// The pool is not one of redigo. As many extensions are stuck in it as may be.
 func TestExtensionsThatAreStuckInAPoolDoNotKeepTheNextOnesFromDialling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -378,7 +377,7 @@ func TestExtensionsThatAreStuckInAPoolDoNotKeepTheNextOnesFromDialling(t *testin
 		for _, q := range leases {
 			all.Go(func() {
 				tries := 0
-				for ; one(s, q).Verdict != server.Done && tries < 5; tries++ { // one that dialled has the next wait again
+				for ; one(s, q).Verdict != server.Done && tries < 5; tries++ { // one that dialled makes the next wait again
 				}
 				assert.Less(t, tries, 5)
 			})
@@ -388,7 +387,7 @@ func TestExtensionsThatAreStuckInAPoolDoNotKeepTheNextOnesFromDialling(t *testin
 	})
 }
 
-// A proud pool says in its own words that it is full.
+// A proud pool has its own error for a full pool.
 type proud struct{ dialler }
 
 type deniedConn struct{ redis.Conn }
@@ -407,8 +406,8 @@ func TestAnExtensionDialsWhateverThePoolSays(t *testing.T) {
 	})
 }
 
-// The server may take no more connections than a pool has that is full for moments. It refuses a dial with a password; one
-// without has to ask to find out.
+// The pool is full only for moments, but the server takes no more connections. With a password, the dial itself is refused.
+// Without one, only the first command is.
 func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(redis.Conn) (redis.Conn, error){
@@ -447,7 +446,7 @@ func TestAnExtensionWaitsForAFullPoolWhereTheServerTakesNoMore(t *testing.T) {
 	}
 }
 
-// A mute connection does not answer while the server is silent, and is broken then.
+// A mute connection does not answer while the server is silent. After that it is broken.
 type muteConn struct {
 	redis.Conn
 	silent *atomic.Bool
@@ -469,7 +468,7 @@ func (c *muteConn) ReceiveWithTimeout(d time.Duration) (any, error) {
 
 func (c *muteConn) Err() error { return cmp.Or(c.broken, c.Conn.Err()) }
 
-// No caller waits for it, and what the pool keeps may be as silent for the next try as it was.
+// No caller waits for the release, and the connections of the pool may be just as silent for the next try.
 func TestAReleaseInTheBackgroundLeavesItToTheNextTryToDialToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -500,7 +499,7 @@ func TestAReleaseInTheBackgroundLeavesItToTheNextTryToDialToo(t *testing.T) {
 	})
 }
 
-// So no operation dials when as many do as the pool may have, whatever became of those before.
+// The count limits the dials beside the pool, so it must stay right, whatever became of earlier operations.
 func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -521,11 +520,11 @@ func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 			return &muteConn{Conn: c, silent: &silent}, err
 		}
 		s := open(t, pool)
-		forget := func(key string) { // the next operation on the key is to dial
+		forget := func(key string) { // after this, the next operation on the key dials
 			silent.Store(true)
 			failed(t, acquire(s, request(key)))
 			silent.Store(false)
-			time.Sleep(time.Minute) // what that left is released
+			time.Sleep(time.Minute) // what the failed try left is released
 			done(t, acquire(s, request("before "+key)))
 			require.Equal(t, 1, pool.IdleCount())
 			dials.Store(0)
@@ -567,7 +566,7 @@ func TestEachOperationThatDialsIsCountedOnce(t *testing.T) {
 	})
 }
 
-// A hangingUp connection says that the server takes no more, and breaks behind that.
+// A hangingUp connection reports that the server takes no more connections, and then breaks.
 type hangingUp struct {
 	redis.Conn
 	sent, commands int
@@ -581,7 +580,7 @@ func (c *hangingUp) Send(string, ...any) error {
 func (c *hangingUp) Do(command string, _ ...any) (any, error) {
 	refusal := redis.Error("ERR max number of clients reached")
 	switch n := c.sent; {
-	case command == "" && n == 0: // of its pool, as it comes back
+	case command == "" && n == 0: // the pool flushes the connection as it comes back
 		return nil, nil
 	case command == "":
 		c.sent, c.commands = 0, c.commands+n
@@ -603,7 +602,7 @@ func (c *hangingUp) Err() error {
 	return nil
 }
 
-// The pool has such connections, and a good one behind them.
+// The pool has hangingUp connections, and a good one, which it gives out last.
 func TestAnExtensionFindsTheGoodConnectionsOfThePoolWhereTheServerTakesNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -626,9 +625,9 @@ func TestAnExtensionFindsTheGoodConnectionsOfThePoolWhereTheServerTakesNoMore(t 
 		good := pool.Get()
 		full.Store(true)
 		users := []redis.Conn{good, pool.Get(), pool.Get(), pool.Get()}
-		failed(t, one(s, q)) // the pool is full, and what it dials is refused
+		failed(t, one(s, q)) // the pool is full, and the dialled connection is refused
 		for _, user := range users {
-			require.NoError(t, user.Close()) // the good one first: the pool gives it out last
+			require.NoError(t, user.Close()) // the pool gives out last what came back first
 		}
 		done(t, one(s, q))
 	})
@@ -688,7 +687,7 @@ func TestWhatIsUrgentWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t
 			},
 			"a release in the background": func(_ *testing.T, s *server.Server, a, _ *hold) { releaseLater(s, a) },
 		} {
-			for _, limit := range []int{0, 1} { // a pool that is full, and does not wait, has none either
+			for _, limit := range []int{0, 1} { // a pool that is full and does not wait gives no connection either
 				t.Run(fmt.Sprint(urgent, ", refused: ", refused, ", pool of ", limit), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						m, pool := redistest.Virtual(t)
@@ -703,7 +702,7 @@ func TestWhatIsUrgentWaitsForAConnectionThatComesBackWhereTheServerTakesNoMore(t
 						pool.Dial = dial
 						time.AfterFunc(a.Timeout/4, func() {
 							user.Close()
-							time.Sleep(3 * time.Millisecond) // it has to be taken in this moment
+							time.Sleep(3 * time.Millisecond) // the operation has to take the connection in this moment
 							user = pool.Get()
 						})
 						ask(t, s, a, b)
@@ -727,14 +726,14 @@ func TestAFullPoolIsNotTakenForASilentServer(t *testing.T) {
 		s := open(t, pool)
 		user := pool.Get()
 		require.NoError(t, user.Err())
-		for range 20 { // two timers, of which the operation's must not be the first
+		for range 20 { // there are two timers, and that of the operation must not fire first
 			require.ErrorContains(t, acquire(s, request("k")).Err, "no connection of the pool came free")
 		}
 		user.Close()
 	})
 }
 
-// A reply that comes too late would break it, and then the pool has to dial.
+// A late reply would break the connection, and then the pool would have to dial.
 func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -753,7 +752,7 @@ func TestAConnectionThatComesTooLateForAReplyIsGivenBackAsItIs(t *testing.T) {
 	})
 }
 
-// Else it would seem to be the server's fault, and callers who wait behind this one would take it for that.
+// Otherwise the delay would seem to be the server's fault, also to the callers who wait behind this one.
 func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -771,7 +770,7 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 		assert.False(t, time.Now().Before(deadline))
 		assert.Zero(t, s.Failed.Load())
 
-		user = pool.Get() // and one whose node timeout is over has nothing to do with its ctx
+		user = pool.Get() // if its node timeout is over, the failure has nothing to do with ctx
 		q = request("other")
 		q.Replicas = replicas(time.Minute)
 		ctx, cancel = context.WithTimeout(t.Context(), 2*q.Timeout)
@@ -784,7 +783,7 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// The next operation dials where a connection of the pool was silent, and not where the pool had none to give.
+// The next operation dials if a connection of the pool was silent, but not if the pool had no connection to give.
 func TestAnOperationThatWaitedForThePoolSaysNothingOfItsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

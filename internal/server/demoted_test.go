@@ -19,7 +19,7 @@ const (
 	masterDown = redis.Error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")
 )
 
-// demote has the next n of these commands meet a replica. It returns what is left of n.
+// demote makes a replica answer the next n of these commands. It returns a counter of how many of the n are left.
 func demote(b *redistest.Between, n int64, says redis.Error, commands ...string) (left *atomic.Int64) {
 	left = new(atomic.Int64)
 	left.Store(n)
@@ -34,7 +34,7 @@ func demote(b *redistest.Between, n int64, says redis.Error, commands ...string)
 	return left
 }
 
-// Redis 5.0 refuses TIME too, if it serves no stale data.
+// In Redis 5.0, a replica that serves no stale data refuses TIME too.
 func TestAReplicaThatDoesNotTellTheTimeIsLeft(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -44,7 +44,7 @@ func TestAReplicaThatDoesNotTellTheTimeIsLeft(t *testing.T) {
 	})
 }
 
-// The pool can't dial, so each of its connections to the old primary has to be given up. All may lead there.
+// The pool can't dial, so each of its connections to the old primary has to be given up. All of them may lead there.
 func TestAPoolThatCannotDialIsLeftAsOftenAsItLeadsToAReplica(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
@@ -65,7 +65,7 @@ func TestAPoolThatCannotDialIsLeftAsOftenAsItLeadsToAReplica(t *testing.T) {
 	}
 }
 
-// A refusal is no lost reply: what is gone then was not released by us.
+// A refusal is not a lost reply: if the lock is missing afterwards, our release did not remove it.
 func TestAReleaseThatAReplicaRefusedMayFindALoss(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -77,7 +77,7 @@ func TestAReleaseThatAReplicaRefusedMayFindALoss(t *testing.T) {
 	})
 }
 
-// A failover to one that has the lock must not lose the fence that was written back.
+// A failover to a replica that has the lock must not lose the fence that was written back.
 func TestReplicasConfirmAFenceThatIsRaised(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -100,7 +100,7 @@ func TestALockWhoseReplicasAreSilentIsNotGranted(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-			done(t, acquire(s, request("other"))) // else none is plain
+			done(t, acquire(s, request("other"))) // otherwise no try is plain
 			q := request("k")
 			q.Plain, q.Replicas = plain, replicas(time.Second)
 			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
@@ -138,7 +138,7 @@ func TestReplicasConfirmABatchOverTheConnectionThatWroteIt(t *testing.T) {
 				return c.count(run, command, args)
 			}
 			b.Set(answer)
-			for _, reply := range extend(s, batch) { // so that the script is known
+			for _, reply := range extend(s, batch) { // now the server knows the script
 				done(t, reply)
 			}
 			c.take()

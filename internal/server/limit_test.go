@@ -9,10 +9,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Else a new operation would overtake it, or its time would end although there is room.
+// Otherwise a new operation would overtake the waiting one, or the waiting one would run out of time although there is room.
 func TestADialThatSucceedsLetsInWhoWaitsForThePool(t *testing.T) {
 	t.Parallel()
-	l := &limit{running: maxStuck} // all that may run are stuck
+	l := &limit{running: maxStuck} // as many operations are stuck as may run
 	l.stuck.Store(maxStuck)
 	entered := make(chan error, 1)
 	op := &operation{Context: t.Context(), server: new(Server)}

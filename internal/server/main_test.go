@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// A hold is what a test asks for of one lock.
+// A hold is what a test wants from the server for one lock.
 type hold struct {
 	server.Terms
 	Key, Token string
@@ -27,7 +27,7 @@ type hold struct {
 	Try        server.Try
 }
 
-// request is about key, with a token of its own and more time than a slow machine needs.
+// request returns a hold on key with a new token. Its timeout is longer than a slow machine needs.
 func request(key string) *hold {
 	return &hold{
 		Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Minute, Timeout: 10 * time.Second, Fence: server.NoFence},
@@ -59,7 +59,7 @@ func acquire(s *server.Server, q *hold) server.Reply {
 	return q.claim(s).Try(context.Background(), q.try())
 }
 
-// foreign is the claim of a token that another process has taken.
+// foreign returns a claim of a token that another process has taken.
 func foreign(s *server.Server, q *hold) *server.Claim {
 	c := new(server.Claim)
 	s.Claim(c, q.lock())
@@ -67,7 +67,7 @@ func foreign(s *server.Server, q *hold) *server.Claim {
 	return c
 }
 
-// release releases what the token has, whatever is known of it.
+// release releases the lock of the token, whatever is known of it.
 func release(s *server.Server, q *hold) server.Reply {
 	var keep time.Time
 	if q.Keep > 0 {
@@ -85,7 +85,7 @@ func raise(s *server.Server, q *hold, fence int64) server.Reply {
 	return s.Raise(context.Background(), &l, fence, l.Timeout)
 }
 
-// extend returns the replies for a batch, each of which has to be reported once.
+// extend extends a batch and returns its replies. Each of them has to be reported exactly once.
 func extend(s *server.Server, batch []*hold) []server.Reply {
 	extensions := make([]server.Extension, len(batch))
 	for i, q := range batch {
@@ -110,7 +110,7 @@ func extend(s *server.Server, batch []*hold) []server.Reply {
 // one extends a single lease.
 func one(s *server.Server, q *hold) server.Reply { return extend(s, []*hold{q})[0] }
 
-// open returns the Server behind pool and closes it at the end of the test.
+// open returns the Server behind pool, and closes it at the end of the test.
 func open(t testing.TB, pool server.Pool) *server.Server {
 	s := server.New(pool)
 	t.Cleanup(func() { s.Close(time.Second) })
@@ -129,19 +129,19 @@ func exists(t testing.TB, r *redistest.Server, key string) bool {
 	return n == 1
 }
 
-// get reads a key as the command line would; nil if it is missing.
+// get reads a key as the command line does. The value is nil if the key is missing.
 func get(s *server.Server, key string, timeout time.Duration) (value any, err error) {
 	return s.Session(context.Background(), timeout, key).Do("GET", key)
 }
 
-// done demands that the server did as asked.
+// done fails the test unless the server did what it was asked.
 func done(t testing.TB, reply server.Reply) {
 	t.Helper()
 	require.NoError(t, reply.Err)
 	require.Equal(t, server.Done, reply.Verdict)
 }
 
-// failed demands that it did not answer, or said no.
+// failed fails the test unless the server refused or gave no answer.
 func failed(t testing.TB, reply server.Reply) {
 	t.Helper()
 	require.Equal(t, server.Failed, reply.Verdict)

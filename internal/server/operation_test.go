@@ -22,8 +22,8 @@ import (
 // A snare is a pool that hangs until it is opened.
 type snare struct {
 	*redis.Pool
-	open          atomic.Pointer[chan struct{}] // closed to open it
-	inside, worst atomic.Int32                  // calls that hang
+	open          atomic.Pointer[chan struct{}] // close the channel to open the snare
+	inside, worst atomic.Int32                  // how many calls hang: now, and at most so far
 }
 
 func (p *snare) Get() redis.Conn {
@@ -35,17 +35,17 @@ func (p *snare) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-// shut has calls hang until the channel is closed.
+// shut makes calls hang until the channel is closed.
 func (p *snare) shut() chan struct{} {
 	open := make(chan struct{})
 	p.open.Store(&open)
 	return open
 }
 
-// GetContext is not that of the pool, which is none of ours.
+// GetContext hides that of the embedded pool: a snare is not a pool of this library.
 func (p *snare) GetContext(context.Context) (redis.Conn, error) { return p.Get(), nil }
 
-// snared returns a Server over a snare that is shut; closing stuck opens it.
+// snared returns a Server over a snare that is shut. Closing stuck opens the snare.
 func snared(t *testing.T) (p *snare, stuck chan struct{}, s *server.Server) {
 	_, pool := redistest.Virtual(t)
 	p = &snare{Pool: pool}
@@ -78,7 +78,7 @@ func TestOperationsThatAreStuckAreFew(t *testing.T) {
 	}
 }
 
-// As many may run as have come back in time, which only a burst shows, until one does not.
+// As many operations may run as have come back in time before. Only a burst shows that, and only until one comes back late.
 func TestAsManyOperationsMayRunAsHaveComeBackInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAsManyOperationsMayRunAsHaveComeBackInTime(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		before := stuck
 		stuck = p.shut()
-		close(before) // five are left, which came late to their turn
+		close(before) // five are left, whose turn came late
 		end()
 		assert.Greater(t, burst(), int32(16))
 		many := burst()
@@ -125,25 +125,25 @@ func TestAsManyOperationsMayRunAsHaveComeBackInTime(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, burst(), many, "that few callers gave up")
 
-		begin(t.Context(), 16, 10*time.Second) // in time, as far as we know
+		begin(t.Context(), 16, 10*time.Second) // these are in time, as far as the Server knows
 		q := request("k")
 		q.Timeout = time.Second
-		failed(t, s.InUse(t.Context(), q.lock())) // and this one not
+		failed(t, s.InUse(t.Context(), q.lock())) // and this one is not
 		assert.ErrorContains(t, s.InUse(t.Context(), q.lock()).Err, "too many operations are stuck")
 		end()
-		for range 200 { // one after the other says nothing of many at once
+		for range 200 { // operations one after the other prove nothing about many at once
 			s.InUse(t.Context(), request("k").lock())
 		}
 		assert.Equal(t, int32(16), burst(), "after one that was late")
 	})
 }
 
-// A dialling snare hangs in the pool alone.
+// A diallingSnare hangs only in the pool. Its dials work.
 type diallingSnare struct{ *snare }
 
 func (p diallingSnare) Dial() (redis.Conn, error) { return p.Pool.Dial() }
 
-// The others dial.
+// While one of them tries the pool, the others dial.
 func TestOneAtATimeTriesAPoolWhereAsManyAsMayAreStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestOneAtATimeTriesAPoolWhereAsManyAsMayAreStuck(t *testing.T) {
 		all.Wait()
 		for more := 5; more > 0; {
 			was := p.inside.Load()
-			if was >= 80 { // so many are stuck at most
+			if was >= 80 { // 80 are stuck at most
 				more--
 			}
 			for range callers {
@@ -199,13 +199,13 @@ func TestOperationsThatFailWithoutAnAnswerAreNoReasonForMore(t *testing.T) {
 	})
 }
 
-// They can't tell whether what they leave behind would have come back in time.
+// A cancelled caller can't know whether the operation that it leaves behind would have come back in time.
 func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, stuck, s := snared(t)
 		var all sync.WaitGroup
-		for range 100 { // so many come back in time
+		for range 100 { // a hundred come back in time
 			all.Go(func() {
 				for range 3 {
 					s.InUse(t.Context(), request("k").lock())
@@ -231,7 +231,7 @@ func TestCallersThatCancelLeaveFewOperationsBehind(t *testing.T) {
 	})
 }
 
-// Else the renewals of a process whose callers are many starve, although the server answers at once.
+// Otherwise the renewals of a process with many callers would starve, although the server answers at once.
 func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -258,13 +258,13 @@ func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 		}
 		all.Wait()
 		for i, key := range arrived {
-			assert.InDelta(t, i, slices.Index(order, key), 100, key) // those that run together may pass each other
+			assert.InDelta(t, i, slices.Index(order, key), 100, key) // those that run together may overtake each other
 		}
 	})
 }
 
-// inARound has 500 tries in a Round that is decided while they wait: they are votes all the same, but where the server is
-// silent those that are too many leave. before is called ahead of each.
+// inARound makes 500 tries in a Round that is decided while they wait. They still count as votes. But if the server is silent,
+// those that are too many leave. before is called ahead of each try.
 func inARound(t *testing.T, b *redistest.Between, s *server.Server, silent bool, before func(key string)) {
 	t.Helper()
 	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -318,7 +318,7 @@ func TestOperationsOfRoundsThatAreOverCollectAtANodeOnlyWhereItAnswers(t *testin
 	}
 }
 
-// Each waits for the release of the lock before it.
+// Each try waits for the release of the lock before it.
 func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{true, false} {
@@ -334,7 +334,7 @@ func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(
 	}
 }
 
-// A reply that no caller waited for any more was a win.
+// The reply that no caller waited for any longer was a win.
 func TestALateWinIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, plain := range []bool{false, true} {
@@ -349,7 +349,7 @@ func TestALateWinIsGivenBack(t *testing.T) {
 			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 				b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 					if command == "EVALSHA" && !taken.Load() {
-						return nil, redistest.ErrCut // the first undos don't get through
+						return nil, redistest.ErrCut // the first undos fail
 					}
 					return run()
 				})
@@ -373,7 +373,7 @@ func TestALateWinIsGivenBack(t *testing.T) {
 	}
 }
 
-// Else a cache would get an old value, long after it was changed.
+// Otherwise a cache could get an old value long after it was changed.
 func TestWhatWasNotSentInTimeNeverIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -391,7 +391,7 @@ func TestWhatWasNotSentInTimeNeverIs(t *testing.T) {
 	})
 }
 
-// A nomad is a pool of a cluster whose slot has moved when the caller has gone.
+// A nomad is a pool of a cluster. Its slot moves after the caller has gone.
 type nomad struct {
 	redis.Conn
 	leave context.CancelFunc
@@ -425,7 +425,7 @@ func TestWhatHasMovedIsNotFollowedWhenTheCallerHasGone(t *testing.T) {
 	})
 }
 
-// A slowPool takes its time for a connection.
+// A slowPool takes d to give a connection.
 type slowPool struct {
 	server.Pool
 	d time.Duration
@@ -441,7 +441,7 @@ func TestALockThatIsHeldIsNotChangedLate(t *testing.T) {
 	for name, try := range map[string]server.Try{"handed over": {Olds: []string{"before"}}, "downgraded": {Downgrades: true}} {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-				for _, key := range []string{"warm", "late"} { // the script has to be known
+				for _, key := range []string{"warm", "late"} { // the first round makes the script known
 					holder, next := request(key), request(key)
 					holder.Kind, holder.Want, holder.Token = server.Writer, "w", "before"
 					if try.Downgrades {

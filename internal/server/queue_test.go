@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// listen subscribes to a channel, and returns what was said there so far.
+// listen subscribes to a channel. heard returns the messages so far.
 func listen(t *testing.T, r *redistest.Server, channel string) (heard func() []string) {
 	c, err := redis.Dial("tcp", r.Addr())
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func queued(key string) *hold {
 	return q
 }
 
-// waiting is one that waits in it.
+// waiting returns a request of a caller that waits in the queue.
 func waiting(key, token, channel string) *hold {
 	q := queued(key)
 	q.Token, q.Try.Queues = token, true
@@ -53,7 +53,7 @@ func waiting(key, token, channel string) *hold {
 	return q
 }
 
-// wait queues, and keeps the time of arrival.
+// wait tries once, with a place in the queue, and keeps the time of arrival.
 func wait(t *testing.T, s *server.Server, q *hold) server.Reply {
 	t.Helper()
 	got := acquire(s, q)
@@ -76,7 +76,7 @@ func TestAWaiterLearnsHowManyWait(t *testing.T) {
 	assert.Zero(t, acquire(s, queued("k")).Waiting, "who has no ticket does not count")
 }
 
-// A script that fails halfway would leave the lock locked, or the waiter called and without it.
+// If a script failed halfway, the lock would stay locked, or the waiter would be called without getting the lock.
 func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -104,7 +104,7 @@ func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 	}
 }
 
-// lose has the next script executed, and its reply lost.
+// lose makes the next script run, and loses its reply.
 func lose(b *redistest.Between) {
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
 		if command != "EVALSHA" {
@@ -116,7 +116,7 @@ func lose(b *redistest.Between) {
 	})
 }
 
-// A Cluster, or a managed one, may refuse the message in a script.
+// A Cluster, or a managed one, may refuse to send the message from a script.
 func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -131,7 +131,7 @@ func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	done(t, acquire(s, other))
 }
 
-// What stands in the keys beside the lock is none of its doing.
+// The other keys of the lock may contain anything. That is not the fault of the lock.
 func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -144,13 +144,13 @@ func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
 	assert.False(t, exists(t, r, "k"))
 }
 
-// of has a request be for a lock of that kind.
+// of turns a request into one for a lock of that kind.
 func (q *hold) of(kind *server.Kind) *hold {
 	q.Kind, q.Want = kind, cmp.Or(kind.Want, "1")
 	return q
 }
 
-// The lock of another kind has gone. Its waiter must not be called: what it would be given is none that it can hold.
+// The lock of the other kind is gone. Its waiter must not be called: it could not hold the lock that it would be given.
 func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 	t.Parallel()
 	for _, other := range []*server.Kind{server.Mutex, server.Writer, server.Reader} {
@@ -160,7 +160,7 @@ func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 				r, s := start(t)
 				heard := listen(t, r, "here")
 				holder, waiter := queued("k").of(waits), waiting("k", "waiter", "here").of(waits)
-				if waits == server.Reader { // it would read beside another one
+				if waits == server.Reader { // another reader would simply read beside it
 					holder.of(server.Writer)
 				}
 				done(t, acquire(s, holder))
@@ -208,7 +208,7 @@ func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
 	}
 }
 
-// All waiters of a process have one mark.
+// All waiters of a process share one mark.
 func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -223,7 +223,7 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 		q.Extras.Channel, q.Try.Shows = "the mark", time.Minute
 		return q
 	}
-	require.Equal(t, server.Held, acquire(s, reader()).Verdict) // the script is known now
+	require.Equal(t, server.Held, acquire(s, reader()).Verdict) // now the server knows the script
 	lose(b)
 	first, next := reader().claim(s), reader().claim(s)
 	failed(t, first.Try(t.Context(), reader().try()))
@@ -235,7 +235,7 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	assert.NotNil(t, r.Do("ZSCORE", entitled, "the mark"))
 }
 
-// The mark is that of the process. By then it is the next reader's: an extension has taken back that of the first.
+// The mark belongs to the process. By then it is that of the next reader: an extension has removed that of the first.
 func TestTheReleaseOfALostReaderLeavesTheMarkOfTheNext(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)

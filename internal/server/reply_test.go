@@ -19,7 +19,7 @@ import (
 
 func TestPermanentIsWhatWaitingCannotFix(t *testing.T) {
 	t.Parallel()
-	const returned = "@user_script: 36: " // by the script itself
+	const returned = "@user_script: 36: " // an error that the script itself returns
 	const wrapped = "ERR Error running script (call to f_3b2c1d): @user_script:36: @user_script: 36: "
 	for _, text := range []string{
 		"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -102,7 +102,7 @@ func TestPermanentIsWhatWaitingCannotFix(t *testing.T) {
 	}
 }
 
-// randomKey is short and made of few characters, so that braces come in every order.
+// randomKey returns a short key of few different characters, so that braces come in every order.
 func randomKey() string {
 	alphabet := "{}{}ab:0\x00\xff\r\n "
 	var key strings.Builder

@@ -26,7 +26,7 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	}
 }
 
-// Above that Lua gives the next hold the same number, or a lower one.
+// Above 2^53-1, Lua would give the next hold the same fence, or a lower one.
 func TestAFenceRisesAsFarAsLuaCounts(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
@@ -48,7 +48,7 @@ func TestARaiseNeverLowersAFence(t *testing.T) {
 	}
 }
 
-// If it expired earlier, the next fence would be that clock, and lower: it was set back, or the fence is another server's.
+// The clock was set back, or the fence came from another server. If the counter expired early, the next fence would be lower.
 func TestACounterStaysUntilTheClockIsPastItsFence(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(t *testing.T, s *server.Server, q *hold, fence int64){
@@ -88,7 +88,7 @@ func TestACounterStaysUntilTheClockIsPastItsFence(t *testing.T) {
 	}
 }
 
-// The clock was an hour ahead when the server began, and is right now; or another client has overwritten the mark.
+// The clock was an hour ahead when the server began, and is right now. Or another client has overwritten the mark.
 func TestAGuardedServerWhoseMarkIsNoTimeInThePastAbstainsForOneTTL(t *testing.T) {
 	t.Parallel()
 	for _, mark := range []any{time.Now().Add(time.Hour).UnixMicro(), "x", ""} {
@@ -131,7 +131,7 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 	}
 }
 
-// Redis 5.0 with fewer replicas than min-replicas-to-write refuses single commands, and lets scripts write.
+// With fewer replicas than min-replicas-to-write, Redis 5.0 refuses single commands, but lets scripts write.
 func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -180,7 +180,7 @@ func TestABatchGetsAReplyForEachLease(t *testing.T) {
 	}
 }
 
-// Else a holder would rely on an extension that a failover loses.
+// Otherwise a holder would rely on an extension that a failover loses.
 func TestNoExtensionOfABatchThatBrokeOffCountsWithoutTheReplicas(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -189,7 +189,7 @@ func TestNoExtensionOfABatchThatBrokeOffCountsWithoutTheReplicas(t *testing.T) {
 	first, second := request("k1"), request("k2")
 	done(t, acquire(s, first))
 	done(t, acquire(s, second))
-	done(t, one(s, first)) // the server knows the script now
+	done(t, one(s, first)) // now the server knows the script
 	first.Replicas, second.Replicas = replicas(50*time.Millisecond), replicas(50*time.Millisecond)
 	sent := 0
 	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {

@@ -18,8 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A full connection takes no more of a long batch, once it is armed: its path swallows everything, and its buffers are
-// full.
+// A full connection, once armed, takes no more of a long batch, as if its peer read nothing and its buffers were full.
 type full struct {
 	net.Conn
 	never net.Conn // takes nothing
@@ -50,7 +49,7 @@ func (f full) Close() error {
 	return f.Conn.Close()
 }
 
-// The pool has no timeouts of its own.
+// The pool has no timeouts of its own, so only the library can end the write.
 func TestABatchThatCanNotBeWrittenIsBound(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -67,7 +66,7 @@ func TestABatchThatCanNotBeWrittenIsBound(t *testing.T) {
 	defer pool.Close()
 	client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(6*time.Second), redimutex.WithNodeTimeout(node))
 	for i := range 40 {
-		key := fmt.Sprint(i, strings.Repeat(".", 2000)) // so that a few fill the buffer
+		key := fmt.Sprint(i, strings.Repeat(".", 2000)) // so long that a few keys fill the buffer
 		require.NoError(t, client.Mutex(key).LockContext(t.Context(), time.Minute))
 	}
 	armed.Store(true)

@@ -22,7 +22,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest/bounds"
 )
 
-// What Close may meet: a renewal that waits for a replica which is stopped, or for a primary that hangs.
+// Close may meet a renewal that waits for a stopped replica, or for a primary that hangs.
 func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	const (
@@ -38,7 +38,7 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 			for range attempts {
 				took, late = closing(t, f, others[0], node, replicas, hang)
 				if took <= 2*node+replicas+tolerance {
-					break // otherwise it was perhaps the machine
+					break // otherwise the machine may have been late
 				}
 			}
 			assert.LessOrEqual(t, took, 2*node+replicas+tolerance+late)
@@ -46,8 +46,8 @@ func TestCloseTakesTwoNodeTimeoutsAndThatOfTheReplicas(t *testing.T) {
 	}
 }
 
-// closing closes a Client while a renewal is under way that can't succeed, and a caller waits in the queue; where the
-// primary hangs a try is under way as well.
+// closing closes a Client while a renewal is under way that can't succeed, and while a caller waits in the queue. If the
+// primary hangs, a try is under way as well.
 func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, replicas time.Duration, hang bool) (took, late time.Duration) {
 	t.Helper()
 	pool := f.Pool()
@@ -71,7 +71,7 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 		if slices.Contains(command, "k") {
 			once.Do(func() {
 				if hang {
-					f.Hang(redistest.AtCommand) // from the next one on, and that is the WAIT
+					f.Hang(redistest.AtCommand) // from the next command on, which is the WAIT
 				}
 				close(renewing)
 			})
@@ -86,7 +86,7 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 	f.On(nil)
 	if hang {
 		met := f.Hung()
-		others.Go(func() { client.Mutex("another").TryLockContext(ctx) }) //nolint:errcheck // it can't be had
+		others.Go(func() { client.Mutex("another").TryLockContext(ctx) }) //nolint:errcheck // it can't succeed
 		redistest.Wait(t, "the try", func() bool { return f.Hung() > met })
 	}
 	lateness := redistest.MeasureLateness()
@@ -100,8 +100,8 @@ func closing(t *testing.T, f *redistest.Front, replica *redistest.Server, node, 
 	return took, late
 }
 
-// With several servers Unlock has returned when a majority has answered; the release on the others goes on, and so may what
-// the try had still to do there.
+// With several servers, Unlock returns when a majority has answered. The releases on the other servers go on, and the try may
+// still have something to do there, too.
 func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *testing.T) {
 	t.Parallel()
 	const node = 400 * time.Millisecond
@@ -113,14 +113,14 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 		defer pool.Close()
 		fronts, pools = append(fronts, f), append(pools, pool)
 	}
-	for _, early := range []bool{false, true} { // the server hangs when the lock is taken
+	for _, early := range []bool{false, true} { // true: the server already hangs when the lock is taken
 		var took, late time.Duration
 		for range attempts {
 			client := redimutex.NewClient(pools, redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(node))
 			m := client.Mutex("k")
 			require.NoError(t, m.LockContext(t.Context(), time.Minute))
 			if early {
-				_ = m.UnlockContext(t.Context()) // of a late machine it goes on in the background, and Close is bound all the same
+				_ = m.UnlockContext(t.Context()) // on a late machine it goes on in the background, and Close is bounded all the same
 			}
 			fronts[2].Hang(redistest.AtCommand)
 			if early {
@@ -133,14 +133,14 @@ func TestCloseTakesTwoNodeTimeoutsThoughAServerHasNotAnsweredTheReleaseYet(t *te
 			took, late = time.Since(began), lateness.Stop()
 			fronts[2].Lift()
 			if took <= 2*node+tolerance {
-				break // otherwise it was perhaps the machine
+				break // otherwise the machine may have been late
 			}
 		}
 		assert.LessOrEqual(t, took, 2*node+tolerance+late)
 	}
 }
 
-// Many round trips of releases have few connections.
+// Many round trips of releases share few connections.
 func TestCloseReleasesAllThatIsKeptOverASmallPool(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -157,7 +157,7 @@ func TestCloseReleasesAllThatIsKeptOverASmallPool(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-// Each of the releases would have one of its own, and each batch of the last ones.
+// Each release and each batch of the last releases must not dial a connection of its own.
 func TestCloseReleasesThousandsOfLocksOverAFewHundredConnectionsThoughTheServerHangs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -175,7 +175,7 @@ func TestCloseReleasesThousandsOfLocksOverAFewHundredConnectionsThoughTheServerH
 	assert.LessOrEqual(t, f.Most(), 600)
 }
 
-// Nothing would send the release once more.
+// After Close, nothing would repeat the release.
 func TestUnlockAfterCloseDeletesTheKeyThoughThePoolIsFull(t *testing.T) {
 	t.Parallel()
 	fullPool(t, func(m *redimutex.Mutex, use func()) {
@@ -205,7 +205,7 @@ func TestCloseReleasesWhatIsLeftThoughThePoolIsFull(t *testing.T) {
 	})
 }
 
-// The server may take no more connections: the next extensions wait for the pool. A release does not.
+// The server may take no more connections, so the next extensions wait for a connection of the pool. A release does not.
 func TestAReleaseDialsBesideAFullPoolAlsoAfterAnExtensionThatCouldNot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -234,7 +234,7 @@ func TestAReleaseDialsBesideAFullPoolAlsoAfterAnExtensionThatCouldNot(t *testing
 	}
 }
 
-// fullPool runs test with a Mutex that is locked, and with a function that uses the pool up. No key may be left.
+// fullPool runs test with a locked Mutex, and with a function that takes all connections of the pool. No key may remain.
 func fullPool(t *testing.T, test func(m *redimutex.Mutex, use func()), opts ...redimutex.Option) {
 	for name, wait := range map[string]bool{"waits": true, "fails": false} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func fullPool(t *testing.T, test func(m *redimutex.Mutex, use func()), opts ...r
 	}
 }
 
-// What is left to release takes several round trips, and the server answers none of them.
+// The remaining releases take several round trips, and the server answers none of them.
 func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
 	const held = 800
 	f := redistest.NewFront(t, redistest.Start(t)) // no other test runs beside this one, because goroutines are counted
@@ -285,7 +285,7 @@ func TestNothingIsSentAfterCloseHoweverMuchIsLeftToRelease(t *testing.T) {
 	assert.Less(t, writes.Load()-before, int64(10), "one of each goroutine may have been on its way")
 }
 
-// A countedConn counts what is written.
+// A countedConn counts the writes.
 type countedConn struct {
 	net.Conn
 	writes *atomic.Int64
@@ -296,14 +296,14 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// What a server that hangs may cost a process, whatever it does and for how long: connections to it, and
-// goroutines beside those that wait for their locks. They are counted in generous numbers.
+// The most that a hanging server may cost a process, however long it hangs: connections to it, and goroutines besides those
+// that wait for their locks. The limits are generous.
 const (
 	mostConnections = 100
 	mostGoroutines  = 120
 )
 
-// A pool without timeouts never gives back what hangs.
+// If an operation hangs in a pool without timeouts, its connection never comes back.
 func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	for name, c := range map[string]struct {
@@ -316,7 +316,7 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 		"Get alone, command": {redistest.AtCommand, bounds.NewGetAlone},
 		"NewPool, command":   {redistest.AtCommand, bounds.NewPool},
 	} {
-		t.Run(name, func(t *testing.T) { // by itself, because goroutines are counted
+		t.Run(name, func(t *testing.T) { // not parallel, because goroutines are counted
 			s := redistest.Start(t)
 			bounds.AddUser(s)
 			f := redistest.NewFront(t, s)
@@ -330,7 +330,7 @@ func TestAServerThatHangsCostsFewConnectionsAndGoroutines(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var team sync.WaitGroup
 			for i := range callers {
-				team.Go(func() { client.Mutex(string(rune('a'+i))).LockContext(ctx, 0) }) //nolint:errcheck // it can't be had
+				team.Go(func() { client.Mutex(string(rune('a'+i))).LockContext(ctx, 0) }) //nolint:errcheck // it can't succeed
 			}
 			redistest.Wait(t, "many tries of each", func() bool { return tries.Load() >= 12*callers })
 			assert.LessOrEqual(t, f.Most(), mostConnections, "connections at once")

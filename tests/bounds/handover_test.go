@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// What is under way for the hold has half of the time to end.
+// HandOver gives the commands of the hold that are under way half of its time to end.
 func TestAHandOverTakesANodeTimeoutThoughAnExtensionHangs(t *testing.T) {
 	t.Parallel()
 	const node = time.Second

@@ -11,10 +11,10 @@ import (
 
 const (
 	tolerance = 50 * time.Millisecond
-	tooLong   = 500 * time.Millisecond // over its bound a call is not waited for any longer before the server goes on
-	attempts  = 5                      // a call that outlasts its bound is tried again: perhaps it was the machine
-	together  = 5                      // kinds of pools at once
-	few       = 16                     // calls at once that are tried again
+	tooLong   = 500 * time.Millisecond // how long to wait for a call beyond its bound, before the server goes on
+	attempts  = 5                      // a call that exceeds its bound is tried again, because the machine may have been late
+	together  = 5                      // kinds of pools at a time
+	few       = 16                     // how many of the repeated calls run at a time
 )
 
 func TestNoCallOutlastsItsBoundWhileTheServerIsStopped(t *testing.T) {
@@ -42,8 +42,8 @@ func TestNoCallOutlastsItsBoundWhileCommandsHang(t *testing.T) {
 	}
 }
 
-// table runs all verbs over the kinds of pools, a few at a time, while the server hangs in the way w. Those that outlast
-// their bound run again, few at once, and are waited for longer. How late the machine was is forgiven the last time alone, so
+// table runs all verbs over the kinds of pools, a few kinds at a time, while the server hangs in the way w. Calls that exceed
+// their bounds run again, few at a time and with more patience. Only the last attempt forgives the lateness of the machine, so
 // that a busy machine hides little.
 func table(t *testing.T, w bounds.Way, kinds []bounds.Kind) {
 	if testing.Short() {

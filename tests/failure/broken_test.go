@@ -21,10 +21,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// persistent keeps what a server has over a restart.
+// persistent are options with which a server keeps its data over a restart.
 var persistent = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-// All sixteen idle connections of the pool are broken, and a renewal or a try meets one of them.
+// All sixteen idle connections of the pool are broken. A renewal and a try each meet one of them.
 func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 	t.Parallel()
 	for how, opts := range map[string][]redimutex.Option{
@@ -32,11 +32,11 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 	} {
 		for _, name := range []string{"NewPool", "plain"} {
 			if how != "" && (name == "plain") == (how == "queue") {
-				continue // each way over one of the pools is enough
+				continue // it is enough to test each option over one of the pools
 			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				const ttl = 30 * time.Second // so long the restart may take; a renewal is due after a third of it
+				const ttl = 30 * time.Second // the restart may take that long; a renewal is due after a third of it
 				s := redistest.Real(t, persistent...)
 				pool := pools(t, s)[name]
 				client := locktest.Client(t, []redimutex.Pool{pool}, append(slices.Clip(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(9*time.Second),
@@ -52,7 +52,7 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 					m := client.Mutex(fmt.Sprint("free:", i))
 					if i%2 == 0 {
 						require.NoError(t, m.TryLockContext(t.Context()), i)
-					} else { // its first try is a plain SET, and there is no time for the next poll
+					} else { // the first try is a plain SET, and there is no time for the next poll
 						require.NoError(t, m.LockContext(t.Context(), 20*time.Second), i)
 					}
 					require.NoError(t, m.UnlockContext(t.Context()), i)
@@ -71,7 +71,7 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 	}
 }
 
-// Each of the idle connections would cost a node timeout.
+// Otherwise each of the idle connections would cost a node timeout.
 func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -111,8 +111,8 @@ func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 	}
 }
 
-// Each hangs in the pool until the kernel gives up, as behind a firewall that forgot it. While that lasts most tries dial, but
-// some find out whether the pool is good again: to dial for each lock uses up the ports of the machine.
+// As behind a firewall that forgot them, idle connections hang in the pool's test until the kernel gives up. Meanwhile most
+// tries dial, but some test the pool again: if each lock dialled, the machine would run out of ports.
 func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -130,7 +130,7 @@ func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T
 	defer close(hang)
 	idle(t, pool, 40)
 	forgotten.Store(time.Now().UnixNano())
-	for range 80 { // at first each second one has no answer
+	for range 80 { // at first every second try has no answer
 		m := client.Mutex(fmt.Sprint(keys.Add(1)))
 		redistest.Wait(t, "a lock", func() bool { return m.TryLockContext(t.Context()) == nil })
 	}
@@ -149,7 +149,7 @@ func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T
 	})
 }
 
-// It dials, because the operation before had no answer. The server may take no more connections, and the pool has good ones.
+// The operation before had no answer, so this try dials. The server may take no more connections, but the pool has good ones.
 func TestATryWhoseDialIsRefusedGoesOverThePool(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -171,7 +171,7 @@ func TestATryWhoseDialIsRefusedGoesOverThePool(t *testing.T) {
 	assert.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
 }
 
-// A pool of another make has to be asked again and again, until it has no broken connection left.
+// The pool is not one of redigo. It has to be asked again and again, until it has no broken connection left.
 func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, persistent...)
@@ -191,7 +191,7 @@ func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// A firewall knows the connections that pass it, and can forget them: then nothing passes, and neither end is told.
+// A firewall tracks the connections that pass through it, and can forget them. Then nothing passes, and neither end is told.
 type firewall struct {
 	mu    sync.Mutex
 	paths []*path
@@ -221,7 +221,7 @@ func (f *firewall) dial(network, addr string) (net.Conn, error) {
 	return p, nil
 }
 
-// passed returns how many connections there were.
+// passed returns how many connections have passed so far.
 func (f *firewall) passed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,7 +251,7 @@ func restart(t *testing.T, s *redistest.Server) {
 	})
 }
 
-// idle has a pool keep n connections.
+// idle gives a pool n idle connections.
 func idle(t *testing.T, pool *redis.Pool, n int) {
 	t.Helper()
 	conns := make([]redis.Conn, n)
@@ -266,7 +266,7 @@ func idle(t *testing.T, pool *redis.Pool, n int) {
 	require.GreaterOrEqual(t, pool.IdleCount(), n)
 }
 
-// pools are ways to make one for a server.
+// pools returns two kinds of pools for a server.
 func pools(t *testing.T, s *redistest.Server, opts ...redis.DialOption) map[string]*redis.Pool {
 	ours, err := redimutex.NewPool(s.URL(), opts...)
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func pools(t *testing.T, s *redistest.Server, opts ...redis.DialOption) map[stri
 	return map[string]*redis.Pool{"NewPool": ours, "plain": plain}
 }
 
-// A caller that had less time than the node timeout can't tell a slow server from a broken connection.
+// A caller with less time than the node timeout can't tell a slow server from a broken connection.
 func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -303,7 +303,7 @@ func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
 	assert.Equal(t, before, dials.Load())
 }
 
-// A leaving is the end of a connection to a proxy that accepts while the server is away, and then hangs up.
+// A leaving is a connection to a proxy that accepts while the server is away, and then hangs up.
 type leaving struct {
 	net.Conn
 	away *atomic.Bool
@@ -316,7 +316,7 @@ func (l leaving) Read(b []byte) (int, error) {
 	return l.Conn.Read(b)
 }
 
-// A proxy may accept while the server is away, and then hang up.
+// A proxy may accept a connection while the server is away, and then hang up.
 func TestAnExtensionOutlivesAServerThatIsAwayForAMoment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

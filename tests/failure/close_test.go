@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// closing returns a Client, for a test that closes it, and the front of its server.
+// closing returns a Client that the test closes itself, with its server and the front of that server.
 func closing(t *testing.T, opts ...redimutex.Option) (*redistest.Server, *redistest.Front, *redimutex.Client) {
 	t.Helper()
 	s := redistest.Start(t)
@@ -23,8 +23,8 @@ func closing(t *testing.T, opts ...redimutex.Option) (*redistest.Server, *redist
 	return s, front, redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 }
 
-// The readers of a process try together. After Close nothing runs in the background, so the one that tried releases all of
-// them before it returns: at the same time, or each would cost a node timeout.
+// The readers of a process try together. After Close nothing runs in the background, so the reader that tried releases all
+// tokens before it returns. It releases them at the same time, because otherwise each would cost a node timeout.
 func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) {
 	t.Parallel()
 	const (
@@ -49,8 +49,8 @@ func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) 
 	assert.Less(t, time.Since(began), readers*nodeTimeout/2)
 }
 
-// A waiter in the queue, of a reader or writer, has left a mark by the tries before. The release of that and of the try that
-// hangs go at the same time: so it waits for the try and for them, a node timeout for each.
+// Earlier tries of a queued reader or writer have left a mark. It is released at the same time as the try that hangs. So the
+// waiter waits for one node timeout for the try, and for another for the releases.
 func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 2 * time.Second
@@ -75,7 +75,7 @@ func TestAWaiterThatCloseEndsWaitsForASilentServerTwiceAtMost(t *testing.T) {
 	}
 }
 
-// A writer that has waited in the queue has left a mark by the tries before. It goes with the lock.
+// A writer that has waited in the queue has left a mark in its earlier tries. The mark is released together with the lock.
 func TestUnlockAfterCloseWaitsForASilentServerOnce(t *testing.T) {
 	t.Parallel()
 	const nodeTimeout = 2 * time.Second

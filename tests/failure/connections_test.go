@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A gauge knows how many connections are open, and were at most, and how often anything was written to them.
+// A gauge counts the connections that are open, the most that ever were, and the writes to them.
 type gauge struct{ open, most, writes atomic.Int64 }
 
 type gauged struct {
@@ -48,7 +48,7 @@ func (g *gauge) dial(network, addr string) (net.Conn, error) {
 	return gauged{c, g, sync.OnceFunc(func() { g.open.Add(-1) })}, nil
 }
 
-// They use the connections for their work under the locks, which the leases have to outlast.
+// The holders use all connections for their work under the locks. Their leases have to outlast that work.
 func TestHoldersThatHaveAllConnectionsOfThePoolKeepTheirLeases(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -83,7 +83,7 @@ func TestHoldersThatHaveAllConnectionsOfThePoolKeepTheirLeases(t *testing.T) {
 	}
 }
 
-// The pool keeps many connections that nothing can be had over, so each operation could dial one of its own.
+// The connections of the pool get no answers, so each operation might dial one of its own.
 func TestOperationsDialNoMoreBesideThePoolThanItMayHave(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "can't be paused")
@@ -103,7 +103,7 @@ func TestOperationsDialNoMoreBesideThePoolThanItMayHave(t *testing.T) {
 				all.Go(func() {
 					for ctx.Err() == nil {
 						if m.LockContext(ctx, 0) == nil {
-							_ = m.UnlockContext(context.Background()) // it goes on in the background
+							_ = m.UnlockContext(context.Background()) // the release may go on in the background
 						}
 					}
 				})
@@ -124,7 +124,7 @@ func TestOperationsDialNoMoreBesideThePoolThanItMayHave(t *testing.T) {
 	}
 }
 
-// They come to a pool that is full only because they are so many, and need not wait for long.
+// The pool is full only because the extensions are so many. They need not wait for long.
 func TestManyExtensionsDialFewConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -149,7 +149,7 @@ func TestManyExtensionsDialFewConnections(t *testing.T) {
 	}
 }
 
-// There are two to go on over. Else each try would send as many commands in vain as for a pool with twenty.
+// A try can go on over two connections. It must not send as many futile commands as over a pool with twenty.
 func TestATryOverSharedConnectionsSendsFewCommandsToAReplica(t *testing.T) {
 	t.Parallel()
 	var g gauge

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A caller that asks whether its own time is over must not be told so because a server was silent.
+// A caller checks whether its own deadline has passed. A silent server must not look like that.
 func TestASilentServerIsNoDeadlineOfTheCaller(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// confirmed are options with which a lock needs its replica, and never for long.
+// confirmed returns options with which a lock needs its replica, but does not wait for it for long.
 func confirmed() []redimutex.Option {
 	return []redimutex.Option{
 		redimutex.WithTTL(30 * time.Second), redimutex.WithNodeTimeout(5 * time.Second), redimutex.WithReplicas(1, 2*time.Second),
@@ -24,15 +24,15 @@ func confirmed() []redimutex.Option {
 	}
 }
 
-// kinds are the locks that have scripts of their own.
+// kinds are the options whose locks have scripts of their own.
 var kinds = map[string][]redimutex.Option{
 	"plain":   nil,
 	"fencing": {redimutex.WithFencing()},
 	"queue":   {redimutex.WithQueue()},
 }
 
-// demoteAtWait has the primary demoted between the command that takes the lock and its WAIT, once: the primary
-// then answers "ERR WAIT cannot be used with replica instances".
+// demoteAtWait demotes the primary once, between the command that takes the lock and its WAIT. The primary then answers "ERR
+// WAIT cannot be used with replica instances".
 func demoteAtWait(front *redistest.Front, primary *redistest.Server, demote func()) (happened *atomic.Bool) {
 	happened = new(atomic.Bool)
 	var once sync.Once
@@ -66,7 +66,7 @@ func TestATryWhosePrimaryIsDemotedBeforeItsWaitIsUnavailable(t *testing.T) {
 	}
 }
 
-// Goroutines that lock while primary and replica change places again and again.
+// Goroutines lock and unlock while primary and replica change places again and again.
 func TestLockSurvivesManyFailovers(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -76,7 +76,7 @@ func TestLockSurvivesManyFailovers(t *testing.T) {
 		redimutex.WithReplicas(1, time.Second), redimutex.WithPollInterval(10*time.Millisecond))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var permanent atomic.Pointer[error] // an error that Lock would panic with
+	var permanent atomic.Pointer[error] // an error at which Lock would panic
 	var locked atomic.Int64
 	var team sync.WaitGroup
 	for i := range 8 {
@@ -114,8 +114,8 @@ func TestLockSurvivesManyFailovers(t *testing.T) {
 	}
 }
 
-// A server that has been made a replica answers from old data until it is in step. It knows nothing of a lock that the
-// new primary gave.
+// A server that was made a replica answers from old data until it is in sync. It knows nothing of a lock that the new primary
+// has given.
 func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 	t.Parallel()
 	for name, opts := range kinds {
@@ -145,8 +145,8 @@ func TestADemotedServerIsNotBelievedThatALockIsLost(t *testing.T) {
 	}
 }
 
-// Nor that it is held: otherwise no caller would look for the new primary as long as the old one has the lock. Before Redis 7 a
-// replica shows scripts also what has expired.
+// Nor is it believed that the lock is held: otherwise no caller would look for the new primary while the old one has the lock.
+// Before Redis 7, a replica also shows expired keys to scripts.
 func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
 	t.Parallel()
 	for name, opts := range kinds {
@@ -161,7 +161,7 @@ func TestADemotedServerIsNotBelievedThatALockIsHeld(t *testing.T) {
 				}
 				old.ReplicaOf(nowhere)
 				if expired {
-					time.Sleep(400 * time.Millisecond) // nothing tells when a replica takes a key for expired
+					time.Sleep(400 * time.Millisecond) // nothing reports when a replica takes a key for expired
 				}
 				m := newClient(t, old.Pool(), append(opts, redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(5*time.Second))...).Mutex("k")
 				err := m.TryLockContext(t.Context())

@@ -15,7 +15,7 @@ import (
 
 const guardKey = "redimutex:guard"
 
-// virtualPools returns pools for n embedded servers in a testing/synctest bubble.
+// virtualPools returns pools for n embedded servers in a testing/synctest bubble, and functions that delete their data.
 func virtualPools(t testing.TB, n int) (pools []redimutex.Pool, flush []func()) {
 	t.Helper()
 	for range n {

@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Handover that the replicas do not have would be gone with the primary, and so would a lock that was taken over.
+// A Handover that the replicas do not have would be lost with the primary. So would a lock that was taken over.
 func TestAHandOverIsOnTheReplicasAndSurvivesAFailover(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -64,7 +64,7 @@ func TestATakeOverThatNoReplicaConfirmsMayBeRepeated(t *testing.T) {
 	require.NoError(t, taker.UnlockContext(t.Context()))
 }
 
-// The replicas may confirm later than a node timeout after the call. It waits for what it gives back all the same.
+// The replicas may confirm more than a node timeout after the call. TakeOver still waits until the lock is given back.
 func TestATakeOverThatCloseOvertakesWhileReplicasLagHasGivenBackWhenItReturns(t *testing.T) {
 	t.Parallel()
 	const node = 200 * time.Millisecond

@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// pools that follow a primary, and would keep a connection to one that is demoted.
+// following returns pools that follow a primary, but would keep a connection to a demoted one.
 func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 	lately := board.pool(t)
 	lately.TestOnBorrow = func(c redis.Conn, used time.Time) error {
@@ -43,14 +43,14 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 	}
 }
 
-// The demoted server lives on, so nothing breaks the connections to it; and the process that polls uses them all the time, so
-// that they are never idle for long.
+// The demoted server lives on, so nothing breaks the connections to it. And the polling process uses them all the time, so
+// they are never idle for long.
 func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 	t.Parallel()
 	for how, opts := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}, "fencing": {redimutex.WithFencing()}} {
 		for _, name := range []string{"without a role check", "role checked after a second idle", "without a role check, and multiplexed"} {
 			if name != "without a role check" && how != "polling" {
-				continue // how it waits makes no difference to the pool
+				continue // the way of waiting makes no difference to the pool
 			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
@@ -58,7 +58,7 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				board := at(primary.Addr())
 				primary.Do("SET", "k", "another holder", "PX", time.Hour.Milliseconds())
 				var tries atomic.Int64
-				opts := slices.Clone(opts) // other subtests have it too
+				opts := slices.Clone(opts) // other subtests use the same slice
 				if strings.HasSuffix(name, "multiplexed") {
 					opts = append(opts, redimutex.WithMultiplexing(1))
 				}
@@ -72,7 +72,7 @@ func TestAPlannedFailoverIsOverWithTheNextDial(t *testing.T) {
 				board.to(replicas[0].Addr())
 				primary.FailoverTo(replicas[0])
 				replicas[0].Do("DEL", "k")
-				// A try or two may meet the old primary. Two hundred may not.
+				// A few tries may meet the old primary, but not two hundred.
 				patience := time.AfterFunc(10*time.Second, func() { cancel(errors.New("ten seconds, and no lock")) })
 				defer patience.Stop()
 				require.NoError(t, <-got)
@@ -100,12 +100,12 @@ func TestReleasesAndExtensionsReachTheNewPrimary(t *testing.T) {
 	redistest.Wait(t, "the release", func() bool { return !replicas[0].Exists("k") })
 }
 
-// The listener of the queue has a connection of its own, which no operation writes on.
+// The listener of the queue has a connection of its own, to which no operation writes.
 func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	board := at(primary.Addr())
-	// The try that meets the failover must not time out: the client learns of the failover by its answer.
+	// The try that meets the failover must not time out: from its answer the client learns of the failover.
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
 	waiting := newClient(t, board.pool(t), opts...)
 	primary.Do("SET", "k", "another holder")
@@ -117,7 +117,7 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
-// Most connections of the pool lead to the old primary, where the listener is heard; and where many wait, each looks once a
+// Most connections of the pool lead to the old primary, where the listener still counts. If many wait, each looks only once a
 // second.
 func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	client := newClient(t, pool, opts...)
 	wait(t, client)
 	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
-	// A waiter for another lock comes last, and leaves.
+	// A waiter for another lock comes last, and then leaves.
 	primary.Do("SET", "other", "another holder")
 	require.ErrorIs(t, client.Mutex("other").LockContext(t.Context(), 10*time.Millisecond), context.DeadlineExceeded)
 	board.to(replicas[0].Addr())
@@ -144,7 +144,7 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	assert.Greater(t, pool.IdleCount(), many/2)
 }
 
-// keepIdle has the pool keep n connections.
+// keepIdle gives the pool n idle connections.
 func keepIdle(t *testing.T, pool *redis.Pool, n int) {
 	t.Helper()
 	var idle []redis.Conn
@@ -158,7 +158,7 @@ func keepIdle(t *testing.T, pool *redis.Pool, n int) {
 	}
 }
 
-// A waiter that stands in the queue twice is called once for nothing, which costs the others a hand-off.
+// A waiter with two places in the queue is called once in vain, which costs the others a hand-off.
 func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -184,7 +184,7 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	redistest.Wait(t, "the waiter has one place", func() bool { return len(queued(replicas[0])) == 1 })
 }
 
-// The pool has many connections to the old one.
+// Many connections of the pool lead to the old primary.
 func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -210,7 +210,7 @@ func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T)
 	assert.Positive(t, pool.IdleCount(), "to the old primary")
 }
 
-// The shared connections are the pool.
+// The shared connections take the place of the pool.
 func TestTheFirstOperationsOverSharedConnectionsReachTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -218,7 +218,7 @@ func TestTheFirstOperationsOverSharedConnectionsReachTheNewPrimary(t *testing.T)
 	client := newClient(t, board.pool(t), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithMultiplexing(2))
 	l, err := client.Mutex("l").Acquire(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, client.Mutex("other").TryLockContext(t.Context())) // over the other one
+	require.NoError(t, client.Mutex("other").TryLockContext(t.Context())) // over the other connection
 	since := time.Now().Add(2 * time.Second)
 	redistest.Wait(t, "connections that have lived for a while", func() bool { return time.Now().After(since) })
 	board.to(replicas[0].Addr())
@@ -228,7 +228,7 @@ func TestTheFirstOperationsOverSharedConnectionsReachTheNewPrimary(t *testing.T)
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// What is extended together goes on together, and counts when the replicas of the new primary have it.
+// Leases that are extended together go on together. They count only once the replicas of the new primary have them.
 func TestLeasesWithReplicasFollowAPlannedFailoverTogether(t *testing.T) {
 	t.Parallel()
 	const many = 100
@@ -255,7 +255,7 @@ func TestLeasesWithReplicasFollowAPlannedFailoverTogether(t *testing.T) {
 	assert.Greater(t, pool.IdleCount(), many/2)
 }
 
-// A primary that was demoted and can't follow its successor yet refuses all but few commands, if it is set so.
+// A demoted primary that can't follow its successor yet refuses all but a few commands, if it is configured so.
 func TestADemotedServerThatServesNoStaleDataIsLeftLikeAnyOther(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -277,7 +277,7 @@ func TestADemotedServerThatServesNoStaleDataIsLeftLikeAnyOther(t *testing.T) {
 	assert.Positive(t, pool.IdleCount(), "to the old primary")
 }
 
-// Releases that no caller waits for are repeated ever more seldom, also where the server answers.
+// Releases that no caller waits for are repeated with longer and longer pauses, even if the server answers.
 func TestABackgroundReleaseDoesNotKnockAllTheTimeAtAReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -298,8 +298,7 @@ func TestABackgroundReleaseDoesNotKnockAllTheTimeAtAReplica(t *testing.T) {
 	redistest.Wait(t, "the release", func() bool { return !primary.Exists("k") })
 }
 
-// No caller ever hears READONLY where the pool looks at the role of its servers, nor where the tries that met the failover
-// have timed out.
+// No caller ever meets READONLY if the pool checks the role of its servers, or if the tries that met the failover time out.
 func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -340,7 +339,7 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
 }
 
-// wait has a client wait for the lock until the end of the test.
+// wait starts a goroutine of client that waits for the lock until the end of the test.
 func wait(t *testing.T, client *redimutex.Client) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { client.Mutex("k").LockContext(t.Context(), 0) }) //nolint:errcheck // it never gets it

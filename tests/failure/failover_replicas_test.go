@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// serverFailure holds err to be ErrUnavailable with the words of server 0.
+// serverFailure asserts that err is ErrUnavailable, with these words of server 0.
 func serverFailure(t *testing.T, err error, words string) {
 	t.Helper()
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
@@ -54,7 +54,7 @@ func TestFailoverToAConfirmedReplicaKeepsTheLock(t *testing.T) {
 	replicas[1].Resume()
 }
 
-// Each case needs more replicas than go on. What was written is taken back, so that it locks no caller out.
+// Each case needs more replicas than can confirm. The write is taken back, so that it locks no caller out.
 func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ want, paused int }{
@@ -70,7 +70,7 @@ func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 			}
 			client := newClient(t, primary.Pool(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
 			m := client.Mutex("k", redimutex.WithReplicas(c.want, 50*time.Millisecond),
-				redimutex.WithPollInterval(time.Second)) // a second try would find what is left of the first
+				redimutex.WithPollInterval(time.Second)) // a second try would find what the first one has left
 			serverFailure(t, m.TryLockContext(t.Context()), "wanted replicas confirmed within 50ms")
 			assert.Nil(t, m.Lease())
 			redistest.Wait(t, "the release on the primary", func() bool { return !primary.Exists("k") })
@@ -91,7 +91,7 @@ func TestTooFewReplicasReleaseAndReport(t *testing.T) {
 	}
 }
 
-// The primary answers all the time, so only the replicas can be what a renewal misses.
+// The primary always answers, so a renewal can fail only for want of replicas.
 func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 2)
@@ -135,7 +135,7 @@ func TestRenewalNeedsTheReplicasToo(t *testing.T) {
 	serverFailure(t, failed[i], words)
 }
 
-// From Redis 7.2 on WAIT asks for what the connection has written, so it confirms at once what has written nothing.
+// From Redis 7.2 on, WAIT is for the writes of its own connection. Without a write on it, WAIT confirms at once.
 func TestAnExtensionOfALockThatLivesLongerNeedsTheReplicasToo(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -163,11 +163,11 @@ func TestAnExtensionOfALockThatLivesLongerNeedsTheReplicasToo(t *testing.T) {
 	replicas[0].Resume()
 }
 
-// The message tells the waiter that the primary has given it the lock, and nothing of the replicas.
+// The message reports that the primary has given the lock to the waiter. It says nothing about the replicas.
 func TestWhatTheQueueHandsOffHasToBeOnTheReplicasToo(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	for range 4 { // a waiter that has not looked just before asks again in any case
+	for range 4 { // a waiter whose last look is not recent asks again in any case
 		handsOff(t, primary, replicas[0])
 	}
 }
@@ -201,7 +201,7 @@ func handsOff(t *testing.T, primary, replica *redistest.Server) {
 	redistest.Wait(t, "the lock to be free", func() bool { return !primary.Exists("k") })
 }
 
-// Renewals of the one kind wait for the replica as long as they may. The other lock has no use for it.
+// Renewals of locks with replicas wait for the replica as long as they may. The other lock does not need it.
 func TestALockWithoutReplicasIsRenewedWhileAReplicaIsStopped(t *testing.T) {
 	t.Parallel()
 	const attempts = 3
@@ -217,7 +217,7 @@ func TestALockWithoutReplicasIsRenewedWhileAReplicaIsStopped(t *testing.T) {
 	}
 }
 
-// besideAStoppedReplica returns how a lock without replicas fares, and how late the machine was.
+// besideAStoppedReplica returns the error of a lock without replicas, and how late the machine was.
 func besideAStoppedReplica(t *testing.T) (lost error, late time.Duration) {
 	t.Helper()
 	primary, replicas := redistest.Replicas(t, 1)
@@ -233,7 +233,7 @@ func besideAStoppedReplica(t *testing.T) (lost error, late time.Duration) {
 	require.NoError(t, plain.LockContext(t.Context(), 20*time.Second))
 	lateness := redistest.MeasureLateness()
 	replicas[0].Pause()
-	for _, l := range waiting { // until the last of them has given up
+	for _, l := range waiting { // until the last of them is lost
 		select {
 		case <-l.Done():
 		case <-plain.Lease().Done():

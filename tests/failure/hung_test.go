@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The TTL is an hour, so a try that is executed late leaves a key that does not go away by itself.
+// With a TTL of an hour, the key of a try that is executed late does not expire during the test.
 func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"warm", "cold", "the first of its Client"} {
@@ -62,12 +62,12 @@ func TestTryThatAHungServerExecutesLateTakesNothing(t *testing.T) {
 			}
 			s.Do("CLIENT", "PAUSE", "400")
 			assert.Error(t, m.LockContext(t.Context(), 20*time.Millisecond))
-			locktest.NoOrphans(t, s, pool) // waits for the end of the pause
+			locktest.NoOrphans(t, s, pool) // it waits for the end of the pause
 		})
 	}
 }
 
-// A call that another one of its process is in the way of knows no more of the lock than that one.
+// If another call of its process is in the way, a call knows no more about the lock than that other call.
 func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,11 +108,10 @@ func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 	})
 }
 
-// A pool may hang for longer than the lock could last, in a dial or a command. Only the operation that it keeps may wait
-// for that.
+// A pool may hang in a dial or a command for longer than the lock could last. Only the operation in it may wait for that.
 func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
 	t.Parallel()
-	for _, hung := range []int32{1, 2, 5} { // the first is that of Unlock, the others are in the background
+	for _, hung := range []int32{1, 2, 5} { // the first is that of Unlock, the others run in the background
 		synctest.Test(t, func(t *testing.T) {
 			_, real := redistest.Virtual(t)
 			pool := redistest.NewBetween(real)
@@ -134,7 +133,7 @@ func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
 	}
 }
 
-// The connection goes away after the server has executed the try and before it answers, or before.
+// The connection breaks before the server executes the try, or after that but before the answer.
 func TestTryWhoseConnectionBreaksSucceedsAndLeavesNoKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -223,7 +222,7 @@ func TestUnlockWorksOnAFullServer(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
-// Adding to a set needs memory, other than raising the expiry of a key.
+// Adding to a set needs memory, while raising the expiry of a key does not.
 func TestAFullServerExtendsWhatItSaysItExtends(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -266,8 +265,8 @@ func TestATryOnAFullServerTellsWhoHoldsTheLock(t *testing.T) {
 	}
 }
 
-// What we know of a server's clock is as exact as its first reply was fast. So the server may refuse a try in the last
-// moments of ctx; but the lock was held by another caller all the time.
+// A server's clock is known only as exactly as its first reply was fast. So the server may refuse a try in the last moments of
+// ctx. All the time, however, another caller held the lock.
 func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,7 +274,7 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 		pool := redistest.NewBetween(bare)
 		m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithPollInterval(900*time.Millisecond))
 		other := newMutex(t, bare, "k")
-		require.NoError(t, other.TryLockContext(t.Context())) // loads the scripts
+		require.NoError(t, other.TryLockContext(t.Context())) // the server knows the scripts now
 		require.NoError(t, other.UnlockContext(t.Context()))
 		require.NoError(t, server.Set("k", "foreign"))
 		cut, late := false, 0
@@ -291,7 +290,7 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 			reply, err := run()
 			if list, ok := reply.([]any); ok && list[0] == any(int64(4)) {
 				if late++; late == 1 {
-					time.Sleep(200 * time.Millisecond) // so that the repetition is late by half of that
+					time.Sleep(200 * time.Millisecond) // so that the repeated try is late by half of that
 				}
 			} else if ok {
 				cut = late == 0

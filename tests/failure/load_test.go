@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A book knows which leases of one key are held, and finds two that are valid at once.
+// A book records which leases of one key are held. It fails the test if two are valid at once.
 type book struct {
 	t     testing.TB
 	mu    sync.Mutex
@@ -52,7 +52,7 @@ func (b *book) leave(l *redimutex.Lease) {
 	delete(b.held, l)
 }
 
-// nothingLeft waits until the servers have no keys but fence counters. What no caller gives back stays for longer.
+// nothingLeft waits until the servers have only fence counters. A key that no caller releases would stay for longer.
 func nothingLeft(t testing.TB, servers ...*redistest.Server) {
 	t.Helper()
 	for _, s := range servers {
@@ -65,15 +65,15 @@ func nothingLeft(t testing.TB, servers ...*redistest.Server) {
 type load struct {
 	clients []*redimutex.Client
 	key     string
-	opts    [][]redimutex.Option // a goroutine takes one of these
+	opts    [][]redimutex.Option // each goroutine uses one of these
 	each    int                  // goroutines for each client
 	last    time.Duration
-	cancel  time.Duration // longest ctx, 0: none
+	cancel  time.Duration // longest ctx; 0: none
 	extend  bool
 	hold    time.Duration
 }
 
-// run has all goroutines lock and unlock, and reports the longest that one without end of its ctx waited.
+// run makes all goroutines lock and unlock. It logs the longest wait of a goroutine whose ctx has no end.
 func (l *load) run(t testing.TB, b *book) {
 	end := time.Now().Add(l.last)
 	var all sync.WaitGroup

@@ -14,14 +14,14 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// needsScripts holds every verb to one sentence that names the oldest servers that work, and to no lock.
+// needsScripts asserts that each verb returns one sentence, which names the oldest supported servers, and takes no lock.
 func needsScripts(t *testing.T, s *redistest.Server, addr string, opts ...redimutex.Option) {
 	t.Helper()
 	pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	defer pool.Close()
 	client := newClient(t, pool, append(opts, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))...)
 	m := client.Mutex("k")
-	for range 2 { // the second time as the first
+	for range 2 { // the second time must be like the first
 		for verb, f := range map[string]func() error{
 			"TryLockContext": func() error { return m.TryLockContext(t.Context()) },
 			"LockContext":    func() error { return m.LockContext(t.Context(), 20*time.Second) },
@@ -57,7 +57,7 @@ func TestAServerWithoutScriptsIsRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-// What servers of other times and settings say to a script that asks for the time before it writes.
+// What old servers, or servers with other settings, answer to a script that asks for the time before it writes.
 func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 	t.Parallel()
 	const wrapped = "-ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:9: "
@@ -106,7 +106,7 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-// A plain SET works on any server, so it must not be the first thing that is asked of one.
+// A plain SET works on any server, so it must not be the first command that a server gets.
 func TestNoLockIsTakenBeforeAScriptHasWorked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, "--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")

@@ -1,5 +1,5 @@
-// Package failure_test holds the promise over servers that refuse, hang, forget, are killed, demoted, replicated or restarted
-// without data; over connections that break, fall silent or run out; and where everything happens at once.
+// Package failure_test tests the promise over servers that refuse, hang, forget, are killed, demoted, replicated or restarted
+// without data; over connections that break, fall silent or run out; and with everything at once.
 package failure_test
 
 import (
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 var newMutex = locktest.Mutex
 
-// newClient returns a Client of one server that is closed at the end of the test.
+// newClient returns a Client of one server. It is closed at the end of the test.
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
@@ -31,10 +31,10 @@ func never(t *testing.T) func(context.Context) error {
 	}
 }
 
-// A switchboard is the address of the present primary, as a Sentinel or a DNS name would tell it.
+// A switchboard has the address of the current primary, as a Sentinel or a DNS name would.
 type switchboard struct{ addr atomic.Pointer[string] }
 
-// at returns a switchboard that says addr.
+// at returns a switchboard with that address.
 func at(addr string) *switchboard {
 	s := new(switchboard)
 	s.to(addr)

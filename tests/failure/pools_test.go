@@ -21,7 +21,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A hiding pool shows nothing of the pool inside it; a showing one does.
+// A hiding pool hides the methods of the pool inside it. A showing one exports them.
 type (
 	hiding  struct{ pool *redis.Pool }
 	showing struct{ *redis.Pool }
@@ -40,7 +40,7 @@ func TestWaitersInTheQueueLeaveTheConnectionsOfAPoolToOperations(t *testing.T) {
 		inner := s.Pool()
 		inner.MaxActive, inner.Wait = 4, true
 		var group sync.WaitGroup
-		for range 6 { // each its own Client, as in a process of its own
+		for range 6 { // each with a Client of its own, as in a process of its own
 			m := locktest.Client(t, []redimutex.Pool{wrap(inner)}, redimutex.WithQueue(), redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
 			group.Go(func() {
 				assert.NoError(t, m.LockContext(t.Context(), time.Minute))
@@ -52,7 +52,7 @@ func TestWaitersInTheQueueLeaveTheConnectionsOfAPoolToOperations(t *testing.T) {
 	}
 }
 
-// redigo panics where such a pool is closed while a caller waits for its turn.
+// redigo panics if such a pool is closed while a caller waits for a connection of it.
 func TestAPoolThatIsClosedInsideAnotherEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -73,7 +73,7 @@ func TestAPoolThatIsClosedInsideAnotherEndsNoProcess(t *testing.T) {
 	}
 }
 
-// A pool that panics does so on a goroutine that no caller can guard.
+// The panic happens on a goroutine that no caller can guard.
 func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -121,7 +121,7 @@ func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 	}
 }
 
-// What a command that panicked has left unread would be the reply to the next one.
+// The unread reply of a command that panicked would be taken for the reply to the next command.
 func TestAPoolKeepsNoConnectionThatHasPanicked(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -145,7 +145,7 @@ func TestAPoolKeepsNoConnectionThatHasPanicked(t *testing.T) {
 	}
 }
 
-// A network connection whose Read panics once when it is told so.
+// A panickingReader is a network connection whose Read panics once, after panics was set.
 type panickingReader struct {
 	net.Conn
 	panics *atomic.Bool
@@ -158,7 +158,7 @@ func (c panickingReader) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A pool whose connections panic when they run a command, until it works.
+// A panicking is a pool whose connections panic when they run a command, until works is set.
 type panicking struct {
 	redimutex.Pool
 	works *atomic.Bool
@@ -185,17 +185,17 @@ func (c panickingConn) Send(command string, args ...any) error {
 	return c.Conn.Send(command, args...)
 }
 
-// A pool whose connections are nil.
+// A nothing is a pool whose connections are nil.
 type nothing struct{}
 
 func (nothing) Get() redis.Conn { return nil }
 
 func dialNothing() (redis.Conn, error) { return nil, nil }
 
-// A mute pool works, but for the connection of a subscription.
+// A mute pool works, but the connection of its subscription does not.
 type mute struct {
 	hiding
-	dialled chan struct{} // gets a message with the first dial
+	dialled chan struct{} // gets a message at the first dial
 }
 
 func (m mute) Dial() (redis.Conn, error) {
@@ -221,7 +221,7 @@ func TestAPoolThatDialsNothingLeavesWaitersToPoll(t *testing.T) {
 	require.NoError(t, waiter.UnlockContext(t.Context()))
 }
 
-// As redisc's RetryConn: Do, Close and Err, and nothing else.
+// A doOnly has only Do, Close and Err, as redisc's RetryConn.
 type doOnly struct{ redis.Conn }
 
 var errUnsupported = errors.New("unsupported call")
@@ -256,12 +256,12 @@ func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
 	})
 }
 
-// A dialler is a pool that dials, of another make.
+// A dialler is a pool that can dial, but not one of redigo.
 type dialler struct{ redimutex.Pool }
 
 func (d dialler) Dial() (redis.Conn, error) { return d.Get(), nil }
 
-// A cluster has the methods by which one of redisc is known.
+// A cluster has the methods by which a pool of redisc is recognized.
 type cluster struct{ redimutex.Pool }
 
 func (cluster) EachNode(bool, func(string, redis.Conn) error) error { return nil }
@@ -322,7 +322,7 @@ func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
 	assert.Empty(t, s.Keys())
 }
 
-// A pool that was closed stays closed, so waiting can't help.
+// A closed pool stays closed, so it is useless to wait.
 func TestAClosedPoolEndsWaitsAtOnce(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}

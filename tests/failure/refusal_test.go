@@ -19,8 +19,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// refusedAtOnce holds every verb to what it owes when the server refuses for good: its words, at
-// once, and no lock.
+// refusedAtOnce asserts what every verb must do when the server refuses for good: it fails at once, with the server's words,
+// and takes no lock.
 func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
 	t.Helper()
 	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
@@ -40,26 +40,26 @@ func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
 	assert.Nil(t, m.Lease())
 }
 
-// mended holds Lock and LockContext to waiting for a reason that passes: they fail with the
-// server's words when their time is over, and get the lock once mend was called.
+// mended asserts that Lock and LockContext wait for a reason that passes. They fail with the server's words when their time is
+// over, and get the lock after mend was called.
 func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 	t.Helper()
 	client := newClient(t, pool, redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(5*time.Second))
 	m := client.Mutex("k")
-	// A server may hang up before its words can be read, and a machine may be too late to ask it at all.
+	// The server may hang up before its words can be read, and a late machine may not ask it at all.
 	redistest.Wait(t, "the server's words in the error of TryLockContext", func() bool {
 		err := m.TryLockContext(t.Context())
 		require.ErrorIs(t, err, redimutex.ErrUnavailable)
 		return strings.Contains(err.Error(), words)
 	})
 	redistest.Wait(t, "the server's words in the error of LockContext", func() bool {
-		err := m.LockContext(t.Context(), time.Second) // for one whole try at least
+		err := m.LockContext(t.Context(), time.Second) // long enough for at least one whole try
 		require.ErrorIs(t, err, redimutex.ErrUnavailable)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.NotErrorIs(t, err, redimutex.ErrLocked)
 		var node *redimutex.NodeError
 		assert.ErrorAs(t, err, &node)
-		// Whoever is hung up on may be told so by the system instead, and most of the time where the machine is busy.
+		// If the server hangs up, the error may be that of the system instead. On a busy machine it mostly is.
 		return strings.Contains(err.Error(), words) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	})
 	locked := make(chan struct{})
@@ -97,7 +97,7 @@ func TestATryWhoseConnectionHasBrokenTellsWhyItGetsNoOther(t *testing.T) {
 	m := newMutex(t, pool, "k", redimutex.WithNodeTimeout(20*time.Second), redimutex.WithTTL(time.Hour))
 	m.Lock()
 	m.Unlock()
-	refuses.Store(true) // as when an operator changes the password, which ends all connections
+	refuses.Store(true) // as after an operator has changed the password, which ends all connections
 	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	err := m.TryLockContext(t.Context())
 	assert.ErrorContains(t, err, "WRONGPASS")
@@ -137,7 +137,7 @@ func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 	s := redistest.Real(t, "--lua-time-limit", "1")
 	pool := s.Pool()
 	m := newMutex(t, pool, "warm")
-	m.Lock() // what is known of the server's clock stays
+	m.Lock() // the server's clock is known now, and stays known
 	m.Unlock()
 	c := s.Pool().Get()
 	defer c.Close()
@@ -162,8 +162,8 @@ func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	mended(t, pool, "pool exhausted", func() { c.Close() })
 }
 
-// All connections of the pool are in use for a while, and the server takes no more: it refuses the SELECT of a dial, or else
-// the first command.
+// All connections of the pool are in use for a while, and the server takes no more. It refuses the SELECT of a dial. Without a
+// SELECT, it refuses the first command.
 func TestARenewalGoesOnOverThePoolOfAServerWithTooManyClients(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "has no maxclients")
@@ -178,7 +178,7 @@ func TestARenewalGoesOnOverThePoolOfAServerWithTooManyClients(t *testing.T) {
 		require.NoError(t, err)
 		_, err = users[1].Do("CONFIG", "SET", "maxclients", "2")
 		require.NoError(t, err)
-		time.AfterFunc(2*time.Second, func() { users[0].Close() }) // after a quarter of the node timeout
+		time.AfterFunc(2*time.Second, func() { users[0].Close() }) // later than a quarter of the node timeout
 		assert.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
 		require.NoError(t, m.UnlockContext(t.Context()))
 		require.NoError(t, users[1].Close())

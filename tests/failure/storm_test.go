@@ -21,7 +21,7 @@ var (
 	node   = redimutex.WithNodeTimeout(100 * time.Millisecond)
 )
 
-// vandal does f again and again until stop is called, on average so often, and never in step with those who poll.
+// vandal calls f at random intervals, with a mean of every, until stop is called. So it is never in step with pollers.
 func vandal(every time.Duration, f func()) (stop func()) {
 	done := make(chan struct{})
 	var w sync.WaitGroup
@@ -106,7 +106,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 				clients: cs, key: "k", opts: r.opts, each: 8, last: 600 * time.Millisecond,
 				cancel: 20 * time.Millisecond, extend: true, hold: time.Millisecond,
 			}).run(t, b)
-			stop() // or it kills the connection on which we look
+			stop() // otherwise it would kill the connection of the checks below
 			nothingLeft(t, s)
 			for _, c := range cs {
 				redistest.Wait(t, "locks gone", func() bool { return len(c.Locks()) == 0 })
@@ -119,7 +119,7 @@ func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "may execute what a cut connection has sent behind a later release")
 	s := redistest.Start(t)
-	// After Close there is no second try, so none may be late for the machine.
+	// After Close there is no second try, so a late machine must not make a try fail.
 	patient := redimutex.WithNodeTimeout(30 * time.Second)
 	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, patient, queue, fenced)
 	defer stay.Close()

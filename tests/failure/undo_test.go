@@ -14,9 +14,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A plain SET carries no deadline. So what a server that hung takes late goes with what was written behind it on the same
-// connection, also where no other connection gets through and the pool keeps no deadlines. A machine that is late by a
-// tenth of a second may close the connection first.
+// A plain SET has no deadline. If a hung server executes it late, it is taken back by an undo that was written behind the SET
+// on the same connection. This works also if no other connection gets through, and if the pool keeps no deadlines. A machine
+// that is a tenth of a second late may close the connection first.
 func TestAPlainTryThatIsExecutedLateIsUndoneOverItsOwnConnection(t *testing.T) {
 	t.Parallel()
 	redistest.Repeat(t, "an undo that is written in time", func() bool {
@@ -50,7 +50,7 @@ func TestAPlainTryThatIsExecutedLateIsUndoneOverItsOwnConnection(t *testing.T) {
 	})
 }
 
-// The refusal of a try comes when its undo is already written: two replies are to be received.
+// The refusal of the try arrives when the undo is already written, so two replies have to be received.
 func TestAConnectionOnWhichATryWasUndoneOwesNothing(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]redistest.Fate{
@@ -80,12 +80,12 @@ func TestAConnectionOnWhichATryWasUndoneOwesNothing(t *testing.T) {
 				return fate
 			})
 			_ = c.Mutex("k").LockContext(t.Context(), 10*time.Millisecond)
-			again := p.Get() // when the try has ended
+			again := p.Get() // returns when the try has ended
 			defer again.Close()
 			front.On(nil)
 			select {
 			case <-late:
-			default: // nothing was sent in 10 ms
+			default: // nothing was sent within 10 ms
 				return false
 			}
 			require.False(t, p.owing.Load(), name)
@@ -94,11 +94,11 @@ func TestAConnectionOnWhichATryWasUndoneOwesNothing(t *testing.T) {
 	}
 }
 
-// A lender is a pool of another make: the same connection goes from one user to the next as it is.
+// A lender is not a redigo pool. It passes the same connection from one user to the next as it is.
 type lender struct {
 	conns chan redis.Conn
-	sends atomic.Int32 // how often something was written that is to be received later
-	owing atomic.Bool  // a connection came back that had still to receive
+	sends atomic.Int32 // how often something was written whose reply is received later
+	owing atomic.Bool  // a connection came back with a reply still to receive
 }
 
 func (p *lender) Get() redis.Conn { return &lent{<-p.conns, p} }
@@ -121,7 +121,7 @@ func (c *lent) ReceiveWithTimeout(d time.Duration) (any, error) {
 	return redis.ReceiveWithTimeout(c.Conn, d)
 }
 
-// Close gives it back: a reply that is still to come would be the next user's.
+// Close gives the connection back. A reply that is still to come would go to the next user.
 func (c *lent) Close() error {
 	if c.Err() == nil && c.Send("ECHO", "mine") == nil && c.Conn.Flush() == nil {
 		reply, err := redis.ReceiveWithTimeout(c.Conn, 10*time.Second)

@@ -79,9 +79,9 @@ func TestARenewalOfTheWriterThatIsUnderWayNeverReportsADowngradeAsTaken(t *testi
 		for range 4 {
 			err := a.Do(t.Context(), func(ctx context.Context) error {
 				l := redimutex.LeaseFrom(ctx)
-				time.Sleep(time.Until(l.Until()) / 3) // about now it is renewed
+				time.Sleep(time.Until(l.Until()) / 3) // it is renewed about now
 				for range 20 {
-					_ = l.Downgrade(ctx) // a repeat finds what it has done
+					_ = l.Downgrade(ctx) // a repeat finds what the first call has done
 				}
 				if b.TryRLock() {
 					defer b.RUnlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// What a call that gives up during its try leaves to the next in line.
+// These tests show what a call that gives up during its try leaves to the next call in line.
 
-// kinds has a call of each kind for one key.
+// kinds has the call that acquires each kind of lock, for one key.
 var kinds = map[string]func(*redimutex.Client) func(context.Context) (*redimutex.Lease, error){
 	"mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
 	"writer": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
@@ -35,7 +35,7 @@ var kinds = map[string]func(*redimutex.Client) func(context.Context) (*redimutex
 	},
 }
 
-// oneAfterTheOther makes n calls, one every so often, each of which gives up after a while.
+// oneAfterTheOther starts n calls at intervals of every. Each gives up after while.
 func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, acquire func(i int, ctx context.Context)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -50,7 +50,7 @@ func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, ac
 	all.Wait()
 }
 
-// distant has each command over a pool take so long, and counts the scripts.
+// distant makes each command over a pool take rtt, and counts the scripts.
 func distant(pool *redis.Pool, rtt time.Duration) (far *redistest.Between, scripts *atomic.Int64) {
 	far, scripts = redistest.NewBetween(pool), new(atomic.Int64)
 	far.Set(func(run func() (any, error), command string, _ []any) (any, error) {
@@ -63,7 +63,7 @@ func distant(pool *redis.Pool, rtt time.Duration) (far *redistest.Between, scrip
 	return far, scripts
 }
 
-// Where there is never more than one behind the first, it comes when the try of the first has begun.
+// There is never more than one call behind the first, and it comes when the try of the first call has begun.
 func TestALineOfTwoThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
@@ -116,7 +116,7 @@ func TestALineOfCallsThatGiveUpDuringTriesAsksNoMoreOftenThanOneThatWaits(t *tes
 	}
 }
 
-// The try was of a call that waits for another time before the next, or that makes no other.
+// The inherited try was made for a call that waits for another time before its next try, or that makes no other try.
 func TestAWriterThatInheritsATryIsSeenToWait(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]redimutex.Option{
@@ -179,7 +179,7 @@ func TestCallsOfOtherTermsThatGiveUpDuringTriesLeaveAPause(t *testing.T) {
 	})
 }
 
-// Else a server that hangs would keep the last try of each line for a node timeout.
+// Otherwise a hanging server would keep the last try of each line for a node timeout.
 func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -206,7 +206,7 @@ func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
 	redistest.Wait(t, "the releases alone", func() bool { return inUse() <= 2 })
 }
 
-// A hooked is a context that calls a function when it is looked at for the second time.
+// A hooked is a context that calls a function when its Err is called for the second time.
 type hooked struct {
 	context.Context
 	looks atomic.Int64
@@ -220,7 +220,7 @@ func (h *hooked) Err() error {
 	return h.Context.Err()
 }
 
-// Others have come behind it before its try, which is the first of the line, so nothing is known of the key.
+// Another call comes to stand behind it before its try, which is the first of the line. So nothing is known about the key.
 func TestACallWhoseTryGoesOnForOthersSaysThatNoServerAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,11 +242,11 @@ func TestACallWhoseTryGoesOnForOthersSaysThatNoServerAnswered(t *testing.T) {
 		assert.ErrorIs(t, first.err, redimutex.ErrUnavailable)
 		silent.Set(nil)
 		leave()
-		time.Sleep(2 * time.Hour) // until the last command is over
+		time.Sleep(2 * time.Hour) // until the last command has ended
 	})
 }
 
-// inherited has a call give up just as its try wins, and returns the hold of the next one, which finds the win some time later.
+// inherited makes a call give up just as its try wins. It returns the hold of the next call, which finds the win after later.
 func inherited(t *testing.T, server *miniredis.Miniredis, pool *redis.Pool, later time.Duration, opts ...redimutex.Option) *redimutex.Lease {
 	t.Helper()
 	require.NoError(t, server.Set("k", "foreign"))
@@ -273,7 +273,7 @@ func inherited(t *testing.T, server *miniredis.Miniredis, pool *redis.Pool, late
 	return second.get(t)
 }
 
-// As after a pause of the process: half of the validity at least has to be left when a call gets the lock.
+// As after a pause of the process. When a call gets the lock, at least half of the validity has to be left.
 func TestAWonLockThatLayTooLongIsAskedForOnceMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestAWonLockThatLayTooLongIsAskedForOnceMore(t *testing.T) {
 	})
 }
 
-// And not when the server gave it, which was for a call that has left since.
+// The minimum hold does not count from the server's grant, which was for a call that has left since.
 func TestAnInheritedLockIsKeptForItsShortestHoldFromWhenItsCallHasIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestATryThatWasCutIsNotInTheWayOfTheNextCall(t *testing.T) {
 		cancel()
 		<-second.done
 		time.AfterFunc(time.Millisecond, func() { proxy.Release() })
-		if second.err == nil { // the answer had come before
+		if second.err == nil { // the answer came first
 			release(t, second.lease)
 		}
 		require.NoError(t, m.TryLockContext(t.Context()))

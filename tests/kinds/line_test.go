@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The goroutines of one process that want a key stand in line: what those behind get from those in front, and what is told.
+// The goroutines of one process that want a key stand in line: what they get from those in front, and what is reported.
 
 // long are options of leases that outlast any stall of a busy machine.
 var long = []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}
@@ -28,8 +28,8 @@ func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *red
 	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
 }
 
-// behind has one goroutine wait for a key that is locked, and then give up, while acquire waits behind it. Then the key is
-// free, and behind returns how long acquire takes from there.
+// behind makes one goroutine wait for a locked key and then give up, while acquire waits behind it. Then behind frees the key,
+// and returns how long acquire takes from then on.
 func behind(t *testing.T, gives redimutex.Option, acquire func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error)) (took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 			Attempt: func(redimutex.Event) { tries.Add(1) },
 		})).Mutex("k")
 		var all sync.WaitGroup
-		for i := range 100 { // for 10 s, and there is always one behind the first
+		for i := range 100 { // for 10 s; at least one call always stands behind the first
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				assert.ErrorIs(t, m.LockContext(t.Context(), 250*time.Millisecond), context.DeadlineExceeded)
@@ -97,7 +97,7 @@ func TestCallersThatGiveUpOneAfterTheOtherAskNoMoreOftenThanOneThatWaits(t *test
 	})
 }
 
-// Else the first in line would use its time up while it waits, have its try cut short, and leave the next no more.
+// Otherwise each first in line would use up its time, have its try cut short, and leave no more time to the next.
 func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	t.Parallel()
 	for name, kind := range kinds {
@@ -108,7 +108,7 @@ func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 				require.NoError(t, server.Set("k", "foreign"))
 				far, _ := distant(pool, 100*time.Millisecond)
 				call := kind(newClient(t, far, redimutex.WithTTL(time.Minute)))
-				var late atomic.Int64 // how many have got it, long after it became free
+				var late atomic.Int64 // how many calls got the lock long after it became free
 				var all sync.WaitGroup
 				began := time.Now()
 				for i := range 100 {
@@ -134,7 +134,7 @@ func TestALineOfCallsThatAreShortOfTimeGetsAFreeLock(t *testing.T) {
 	}
 }
 
-// An ending is a context that has ended, and tells it a moment later.
+// An ending is a context whose Err reports the end before Done does.
 type ending struct {
 	context.Context
 	over atomic.Bool
@@ -147,7 +147,7 @@ func (e *ending) Err() error {
 	return e.Context.Err()
 }
 
-// Its try is not cut, so the lock is won for the next one in line, whether its own end or the answer is noticed first.
+// Its try is not cut. So the next call in line gets the lock, whether the end of ctx or the answer is noticed first.
 func TestTheLockOfACallThatEndsWithItsTryGoesToTheNextInLine(t *testing.T) {
 	t.Parallel()
 	for _, answerFirst := range []bool{true, false} {
@@ -185,7 +185,7 @@ func TestTheLockOfACallThatEndsWithItsTryGoesToTheNextInLine(t *testing.T) {
 	}
 }
 
-// Else its lock, which may have been won, would be renewed by each call that is cut in turn, and be no call's.
+// The cut try may have won the lock. If later calls that are cut tried its token, each would prolong a lock that no call has.
 func TestTheTokenOfATryThatWasCutIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestTheTokenOfATryThatWasCutIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-// One token for each that stands in line goes with a try.
+// Each try carries one token for each reader in line.
 func TestReadersThatAreCancelledOneAfterTheOtherCostFewCommands(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
@@ -266,7 +266,7 @@ func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {
 	})
 }
 
-// gated has each command over a Between wait until what it sends to the channel is closed.
+// gated makes each command over a Between send a channel to asks, and wait until the test closes that channel.
 func gated(pool *redistest.Between) (asks chan chan struct{}) {
 	asks = make(chan chan struct{}, 100)
 	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -278,8 +278,8 @@ func gated(pool *redistest.Between) (asks chan chan struct{}) {
 	return asks
 }
 
-// One has stood in line behind another that was refused, and its own first try has just begun. But behind the first try of
-// another, of which it is not known yet that it has to wait, a single try goes beside.
+// The servers have refused a call. The next in line has just begun its own first try, and a single try must not overtake it.
+// But if it is not known yet whether a call has to wait, a single try runs beside the first try of that call.
 func TestASingleTryForAPermitDoesNotOvertakeOneThatWaits(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
@@ -340,7 +340,7 @@ func TestSingleTriesGoBesideEachOtherAgainWhenWhoWaitedHasGone(t *testing.T) {
 	pool := redistest.NewBetween(s.Pool())
 	c := newClient(t, pool, append(long, redimutex.WithPollInterval(time.Hour))...)
 	sem, other := c.Semaphore("k", 3), newClient(t, s.Pool(), long...).Semaphore("k", 3)
-	keep, err := sem.Acquire(t.Context()) // what the process knows of the key lives as long
+	keep, err := sem.Acquire(t.Context()) // while this is held, the process remembers what it knows of the key
 	require.NoError(t, err)
 	var theirs []*redimutex.Lease
 	for range 2 {
@@ -368,7 +368,7 @@ func TestSingleTriesGoBesideEachOtherAgainWhenWhoWaitedHasGone(t *testing.T) {
 	release(t, keep)
 }
 
-// A single try gets its "locked" after the call beside it was granted, and that holds on.
+// A single try gets its "locked" after the call beside it was granted. The hold of that call goes on.
 func TestWhatASingleTryWasToldIsNotTheReasonOfALaterCall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -431,7 +431,7 @@ func TestWhatTheProcessKeepsForReadersIsNotInTheWayOfItsOwnCalls(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 1, 1, 1, 1}, tries, "each at its first try")
 }
 
-// The leases are looked at in the order in which they are renewed, which is neither that of their age nor that of their ends.
+// Locks looks at the leases in the order of their renewals. That is neither the order of their ages nor that of their ends.
 func TestLocksTellsOfTheOldestReaderAndOfTheFirstToEnd(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Start(t).Pool())
@@ -462,10 +462,10 @@ func TestReadersThatAreKeptAreHeldAndIdleOnlyWhereNoOtherReads(t *testing.T) {
 	info := c.Locks()[0]
 	assert.True(t, info.Idle)
 	assert.Equal(t, 1, info.Holds)
-	for _, ttl := range []time.Duration{2 * time.Hour, 30 * time.Minute} { // one that is renewed before the idle one, and one after it
+	for _, ttl := range []time.Duration{2 * time.Hour, 30 * time.Minute} { // one is renewed after the idle lease, one before it
 		l, err := c.RWMutex("k", redimutex.WithTTL(ttl)).RAcquire(t.Context())
 		require.NoError(t, err)
-		m.RLock() // what was kept was released for the other terms
+		m.RLock() // the idle lease was released because of the other terms
 		m.RUnlock()
 		info = c.Locks()[0]
 		assert.False(t, info.Idle, "TTL %v", ttl)

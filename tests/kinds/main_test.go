@@ -1,5 +1,5 @@
-// Package kinds_test holds the promises of RWMutex and Semaphore between processes: phases, order, fairness, and what a dead
-// one costs.
+// Package kinds_test tests what RWMutex and Semaphore promise between processes: phases, order, fairness, and what a dead
+// process costs.
 package kinds_test
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The test binary is a worker process where this is set: to its role, the address and the TTL.
+// If roleVariable is set, the test binary is a worker process. The value has the role, the address and the TTL.
 const roleVariable = "REDIMUTEX_TEST_WORKER"
 
 func TestMain(m *testing.M) { redistest.Main(m, redistest.Role{Variable: roleVariable, Run: work}) }
@@ -27,7 +27,7 @@ func startWorker(t *testing.T, role string, s *redistest.Server, ttl time.Durati
 	return redistest.StartWorker(t, roleVariable, fmt.Sprintf("%s %s %s %t", role, s.Addr(), ttl, queue))
 }
 
-// work is main of a worker process, which locks as its role says and tells it, until it is told a line.
+// work is the main function of a worker process. It locks as its role says, reports that, and unlocks when it gets a line.
 func work(what string) int {
 	fields := strings.Fields(what)
 	ttl, err := time.ParseDuration(fields[2])
@@ -57,13 +57,13 @@ func work(what string) int {
 	return 0
 }
 
-// ways are the ways to wait.
+// ways are the options for each way to wait.
 var ways = map[string][]redimutex.Option{
 	"polling": {redimutex.WithPollInterval(5 * time.Millisecond)},
 	"queue":   {redimutex.WithQueue()},
 }
 
-// eachWay runs a test with waiters that poll, and with such that queue.
+// eachWay runs a test with waiters that poll, and with waiters that queue.
 func eachWay(t *testing.T, f func(t *testing.T, s *redistest.Server, opts []redimutex.Option)) {
 	t.Parallel()
 	for name, opts := range ways {
@@ -74,8 +74,8 @@ func eachWay(t *testing.T, f func(t *testing.T, s *redistest.Server, opts []redi
 	}
 }
 
-// process returns an RWMutex as another process would have it. Unless the options say otherwise, its TTL and its node timeout,
-// on which hand-offs and marks depend, are longer than any stall of a busy machine.
+// process returns an RWMutex with a Client of its own, as in another process. Unless the options say otherwise, its TTL and
+// its node timeout, on which hand-offs and marks depend, are longer than any stall of a busy machine.
 func process(t testing.TB, s *redistest.Server, opts []redimutex.Option, more ...redimutex.Option) *redimutex.RWMutex {
 	t.Helper()
 	all := append([]redimutex.Option{redimutex.WithTTL(5 * time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)
@@ -121,7 +121,7 @@ func release(t testing.TB, l *redimutex.Lease) {
 
 const siblings = "redimutex:%s:{k}"
 
-// shown waits until so many processes are seen to wait, in the set of that name.
+// shown waits until the set of that name shows at least n processes that wait.
 func shown(t testing.TB, s *redistest.Server, set string, n int) {
 	t.Helper()
 	key := fmt.Sprintf(siblings, set)
@@ -131,7 +131,7 @@ func shown(t testing.TB, s *redistest.Server, set string, n int) {
 	})
 }
 
-// micros is the server's clock.
+// micros returns the server's clock in µs, as the exclusive lower bound of a ZCOUNT.
 func micros(s *redistest.Server) string {
 	at, _ := redis.Int64s(s.Do("TIME"), nil)
 	return fmt.Sprintf("(%d%06d", at[0], at[1])

@@ -20,7 +20,7 @@ import (
 
 func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
-		const timeout = 40 * time.Second // so long the others would see a writer that is gone
+		const timeout = 40 * time.Second // how long the others would see a writer that is gone
 		opts = append(slices.Clip(opts), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour))
 		m, r := process(t, s, opts), process(t, s, opts)
 		first := start(t, r.RAcquire).get(t)
@@ -46,7 +46,7 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 	})
 }
 
-// The two are in one line, and only the first of that asks the server.
+// The two stand in one line, and only the first in line asks the server.
 func TestAWriterBehindAPlainMutexOfItsClientIsSeenToWaitOnceThatWaitsNoMore(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		m, r := process(t, s, opts), process(t, s, opts)
@@ -68,10 +68,10 @@ func TestAWriterBehindAPlainMutexOfItsClientIsSeenToWaitOnceThatWaitsNoMore(t *t
 	})
 }
 
-// A plain Mutex hands the lock on without knowing the marks of readers and writers.
+// A plain Mutex hands the lock off without knowing the marks of readers and writers.
 func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	t.Parallel()
-	const timeout = 40 * time.Second // so long a mark would stay
+	const timeout = 40 * time.Second // how long a mark would stay
 	sides := []func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error){
 		(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire,
 	}
@@ -108,7 +108,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	}
 }
 
-// Its first try showed it to the others, and it leaves before the next one, which would have its place in the queue.
+// The first try shows the waiter to the others. The waiter leaves before its next try, which would put it into the queue.
 func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second
@@ -121,7 +121,7 @@ func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 	dial := pool.Dial
 	var dials atomic.Int32
 	pool.Dial = func() (redis.Conn, error) {
-		if dials.Add(1) == 2 { // the one for the messages of the queue
+		if dials.Add(1) == 2 { // the dial of the queue's subscriber
 			close(listens)
 			<-let
 		}
@@ -154,7 +154,7 @@ func TestAWriterThatAPlainMutexHandsTheLockToAndIsDowngradedAtOnceLeavesNoMark(t
 		})
 	}
 	first := start(t, other.Client().Mutex("listens").Acquire).get(t)
-	second := start(t, m.Client().Mutex("listens").Acquire) // so the writer is in the queue with its first try
+	second := start(t, m.Client().Mutex("listens").Acquire) // the Client subscribes, so the writer queues with its first try
 	queued("listens")
 	holder := start(t, plain.Acquire).get(t)
 	writer := start(t, m.Acquire)
@@ -216,7 +216,7 @@ func TestAReaderThatDiedWhileItWaitedShutsWritersOutNoLongerThanItsMark(t *testi
 	})
 }
 
-// A set of readers that was left by an earlier phase says nothing of the one that began later.
+// Readers that an earlier phase has left in the set do not count in a later phase.
 func TestReadersOfAnEarlierPhaseDoNotCount(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		a, b := process(t, s, opts, redimutex.WithTTL(time.Hour)), process(t, s, opts)
@@ -231,8 +231,8 @@ func TestReadersOfAnEarlierPhaseDoNotCount(t *testing.T) {
 	})
 }
 
-// What a holder that died has left in a set counts for nothing, and is gone when the next one comes: else a lock that is
-// never free would collect what all dead holders have left.
+// What a dead holder has left in a set does not count, and is removed when the next holder comes. Otherwise the set of a lock
+// that is never free would collect the entries of all dead holders.
 func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -254,20 +254,20 @@ func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 	}
 }
 
-// The writer that it lets in ends the phase, as any other: the readers that wait come before the next one.
+// The writer that it lets in ends the phase, as any other writer does: the waiting readers come before the next writer.
 func TestAWriterThatAPlainMutexLetsInIsTheLastBeforeTheWaitingReaders(t *testing.T) {
 	t.Parallel()
 	for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			// Where a writer looks between the end of the first reader and the call for the plain Mutex, it comes first.
+			// If a writer looks between the end of the first reader and the call for the plain Mutex, the writer comes first.
 			redistest.Wait(t, "the plain Mutex to be let in first", func() bool { return plainThenWriter(t, s, extended) })
 		})
 	}
 }
 
-// plainThenWriter has a plain Mutex, two writers and a reader wait for a reader that hands nothing over, and reports whether
+// plainThenWriter makes a plain Mutex, two writers and a reader wait for a reader that hands nothing off. It reports whether
 // the plain Mutex came before the writers.
 func plainThenWriter(t *testing.T, s *redistest.Server, extended bool) bool {
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}
@@ -288,7 +288,7 @@ func plainThenWriter(t *testing.T, s *redistest.Server, extended bool) bool {
 	reader := queue(process(t, s, opts).RAcquire)
 	release(t, before)
 	caller := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex("k")
-	require.ErrorIs(t, caller.TryLockContext(t.Context()), redimutex.ErrLocked) // it calls the first in the queue
+	require.ErrorIs(t, caller.TryLockContext(t.Context()), redimutex.ErrLocked) // this calls the first waiter in the queue
 	redistest.Wait(t, "one to be let in", func() bool { return plain.over() || first.over() })
 	if first.over() {
 		release(t, first.get(t))

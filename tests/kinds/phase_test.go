@@ -132,9 +132,9 @@ func TestOneWaiterThatGivesUpLeavesTheOthersOfItsProcessWaiting(t *testing.T) {
 	})
 }
 
-// Each of them sees the others wait, so it leaves the mark of their process to them.
+// Each of them sees the others wait, so it leaves the mark of their process to the others.
 func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
-	const timeout = 40 * time.Second // so long the others would see waiters that are gone
+	const timeout = 40 * time.Second // how long the others would see waiters that are gone
 	type verb = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
 	for set, sides := range map[string][2]verb{
 		"writers":  {(*redimutex.RWMutex).Acquire, (*redimutex.RWMutex).RAcquire},
@@ -167,9 +167,9 @@ func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
 	}
 }
 
-// TestAWaitingReaderSeesAtMostOneWriterBegin counts by the server's order of what it has executed. It counts as well what
-// a waiting writer sees: one phase of readers. A waiter that stalls for longer than its mark lasts is overtaken, and loses
-// a hand-off; so the node timeout, which decides both, is longer than any stall of a busy machine.
+// TestAWaitingReaderSeesAtMostOneWriterBegin counts in the order in which the server has executed the commands. It also counts
+// what a waiting writer sees: one phase of readers. A waiter that stalls for longer than its mark lasts is overtaken, and
+// loses a hand-off. So the node timeout, which decides both, is longer than any stall of a busy machine.
 func TestAWaitingReaderSeesAtMostOneWriterBegin(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		monitor := s.Monitor()
@@ -216,7 +216,7 @@ func TestAWaitingReaderSeesAtMostOneWriterBegin(t *testing.T) {
 func withTTLs(t testing.TB, s *redistest.Server) {
 	t.Helper()
 	for _, k := range s.Keys() {
-		assert.NotEqual(t, -time.Millisecond, s.PTTL(k), "%s has no TTL", k) // one that has just expired has another word
+		assert.NotEqual(t, -time.Millisecond, s.PTTL(k), "%s has no TTL", k) // a key that has just expired has another PTTL
 	}
 }
 
@@ -246,7 +246,7 @@ func TestReadersOfOneClientWithOtherOptionsKeepNoWriterWaiting(t *testing.T) {
 	})
 }
 
-// undiallable is a pool over which no one can subscribe, so that waiters poll in spite of WithQueue.
+// An undiallable is a pool that can't dial a subscription, so that waiters poll in spite of WithQueue.
 type undiallable struct{ pool *redis.Pool }
 
 func (u undiallable) Get() redis.Conn { return u.pool.Get() }
@@ -257,7 +257,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 	var read, write acquire = (*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire
 	for name, c := range map[string]struct {
 		first, polls, queues acquire
-		polling, queued      string // where they are shown
+		polling, queued      string // the sets that show them
 	}{
 		"a reader polls":                {write, read, write, "entitled", "writers"},
 		"a writer polls":                {read, write, read, "writers", "waiting"},
@@ -270,7 +270,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 			polls := locktest.Client(t, []redimutex.Pool{undiallable{s.Pool()}}, redimutex.WithQueue()).RWMutex("k")
 			first, err := c.first(holder, t.Context())
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // else they would wait for ever
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // otherwise they would wait for ever
 			defer cancel()
 			poller := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.polls(polls, ctx) })
 			shown(t, s, c.polling, 1)
@@ -289,7 +289,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// Else writers would wait for a mark that no reader needs any more.
+// Otherwise writers would wait because of a mark that no reader needs any more.
 func TestTheLastTryOfAReaderTakesItsMarkBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

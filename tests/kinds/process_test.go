@@ -48,13 +48,13 @@ func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
 	assert.NotContains(t, s.Keys(), "k")
 }
 
-// A script for all of them could last for longer than the node timeout, and would be repeated for ever.
+// A script for all of them could last longer than the node timeout, and would then be repeated for ever.
 func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const readers, limit = 1500, 1000
 	opts := []redimutex.Option{redimutex.WithoutRenewal(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)}
-	var most atomic.Int64 // of the tokens in a command
+	var most atomic.Int64 // the most tokens in one command
 	pool := redistest.NewBetween(s.Pool())
 	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
 		tokens := int64(0)
@@ -86,7 +86,7 @@ func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 	}
 }
 
-// What its process has won for it is given back, though it leaves in the moment in which its turn comes.
+// The token that its process has won for it is released, even if the reader leaves at the moment when its turn comes.
 func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		m, w := process(t, s, opts, redimutex.WithTTL(time.Hour)), process(t, s, opts)
@@ -103,7 +103,7 @@ func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := startWith(t, ctx, m.RAcquire)
 		<-inLine
-		before := tries.Load() // the one that is under way now is for one reader alone
+		before := tries.Load() // the try that is under way is for one reader alone
 		redistest.Wait(t, "a try for both", func() bool { return tries.Load() >= before+2 })
 		release(t, first)
 		r := stays.get(t)
@@ -220,8 +220,8 @@ func TestReadersWithOtherOptionsLeaveNoSharedLeaseBehind(t *testing.T) {
 	b.RUnlock()
 }
 
-// TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn is for the race detector: what a try wins for others of its
-// process belongs to the turn, which a single try does without.
+// TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn is for the race detector. What a try wins for others of its process
+// belongs to the turn, and a single try does not have the turn.
 func TestSingleTriesOfReadersGoBesideTheOneThatHasTheTurn(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		m := process(t, s, opts)

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// eachHold gives f a hold of each kind, of a key with a TTL of a minute, on a server of its own.
+// eachHold calls f with a hold of each kind. The key has a TTL of a minute, and the server is used by this hold alone.
 func eachHold(t *testing.T, f func(t *testing.T, s *redistest.Server, l *redimutex.Lease)) {
 	for name, way := range map[string]func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error){
 		"Mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
@@ -45,7 +45,7 @@ func TestAnExtensionThatAReplicaRefusesIsNone(t *testing.T) {
 	t.Parallel()
 	eachHold(t, func(t *testing.T, s *redistest.Server, l *redimutex.Lease) {
 		until := l.Until()
-		s.Do("REPLICAOF", "127.0.0.1", "1") // where no primary is, so that the data stays
+		s.Do("REPLICAOF", "127.0.0.1", "1") // there is no primary at this address, so the data stays
 		err := l.Extend(t.Context(), time.Hour)
 		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
 		assert.ErrorContains(t, err, "READONLY")
@@ -55,7 +55,7 @@ func TestAnExtensionThatAReplicaRefusesIsNone(t *testing.T) {
 	})
 }
 
-// What has no TTL would never go away, and would have a Semaphore refused for good.
+// A key without a TTL would never expire, and because of it a Semaphore would be refused for good.
 func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -93,7 +93,7 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 	}
 }
 
-// A try that is refused is not released: so it must not have let its reader in.
+// A refused try is not released, so it must not have let its reader in.
 func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -113,7 +113,7 @@ func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 	}
 }
 
-// Only the server knows then whether the lease is lost, and it does not say.
+// In this case only the server knows whether the lease is lost, and it does not say so.
 func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)

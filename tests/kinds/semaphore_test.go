@@ -16,17 +16,17 @@ import (
 
 const key = "s"
 
-// newSemaphore returns a Semaphore of a Client of its own, as another process would have it.
+// newSemaphore returns a Semaphore with a Client of its own, as in another process.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
 	return locktest.Client(t, []redimutex.Pool{s.Pool()}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Semaphore(key, permits)
 }
 
-// unhurried are for tests of the order. A waiter whose look takes longer than the node timeout gives its place up until it
-// has asked again, so a stall of a busy machine has to be shorter than that.
+// unhurried are options for tests of the order. A waiter whose look takes longer than the node timeout loses its place until
+// it has asked again. So the node timeout is longer than a stall of a busy machine.
 var unhurried = []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 
-// waitQueued waits until so many processes are in the queue of the server.
+// waitQueued waits until n processes are in the queue of the server.
 func waitQueued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
 	redistest.Wait(t, "the waiters are in the queue", func() bool {
@@ -34,14 +34,14 @@ func waitQueued(t testing.TB, s *redistest.Server, n int) {
 	})
 }
 
-// A permit is what a process has got, or the error in its place.
+// A permit is what a process has got: a hold, or else an error.
 type permit struct {
 	who int
 	*redimutex.Lease
 	err error
 }
 
-// acquire has a process wait for a permit, and keep it. It returns when that is the nth in the queue.
+// acquire makes a process wait for a permit, and keep it. It returns when that process is the nth in the queue.
 func acquire(t testing.TB, ctx context.Context, s *redistest.Server, n int, sem *redimutex.Semaphore, who int, held chan<- permit) {
 	t.Helper()
 	go func() {
@@ -51,7 +51,7 @@ func acquire(t testing.TB, ctx context.Context, s *redistest.Server, n int, sem 
 	waitQueued(t, s, n)
 }
 
-// next returns the next that has got a permit.
+// next waits until another process has got a permit.
 func next(t testing.TB, held <-chan permit) permit {
 	t.Helper()
 	p := redistest.Receive(t, "a permit", held)
@@ -122,7 +122,7 @@ func TestAWaiterThatLeavesLetsThoseBehindItIn(t *testing.T) {
 	release(t, l)
 }
 
-// The process keeps a permit all the time, and with it what it knows of the key.
+// The process holds a permit all the time, so it keeps what it knows of the key.
 func TestOneThatComesWhenAllOfItsProcessHaveGivenUpHasNotTheirPlace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

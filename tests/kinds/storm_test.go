@@ -19,7 +19,7 @@ import (
 func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	var inside atomic.Int64 // readers, or -1000 for a writer
+	var inside atomic.Int64 // the number of readers; a writer counts as -1000
 	read := func(l *redimutex.Lease) {
 		assert.Positive(t, inside.Add(1))
 		time.Sleep(rand.N(2 * time.Millisecond))

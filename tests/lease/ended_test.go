@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// From then on another process can have the lock, whenever this one hears of it.
+// Once the release is sent, another process can have the lock, whenever this process hears of the answer.
 func TestAHoldHasEndedBeforeItsReleaseIsSent(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*redimutex.Lease) error{
@@ -56,7 +56,7 @@ func TestALossThatUnlockFindsIsItsErrorAndNotThatOfTheEndedHold(t *testing.T) {
 	assert.EqualValues(t, 1, c.Stats().LostDeleted)
 }
 
-// Its own ctx ends before the release is sent. That of another hold bounds it as any ctx does.
+// The ctx of the hold ends before the release is sent, and does not bound it. The ctx of another hold does, as any ctx.
 func TestAReleaseWithTheContextOfItsHoldWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	b := redistest.NewBetween(redistest.Start(t).Pool())

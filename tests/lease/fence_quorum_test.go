@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A skewed cluster has embedded servers whose clocks differ by hours, the first being ahead of all.
+// A skewed is a cluster of embedded servers whose clocks differ by hours. The first server is ahead of all others.
 type skewed struct {
 	servers []*miniredis.Miniredis
 	between []*redistest.Between
@@ -32,7 +32,7 @@ func startSkewed(t *testing.T, n int, opts ...redimutex.Option) *skewed {
 	for i := range n {
 		m := miniredis.RunT(t)
 		m.SetTime(time.Now().Add(-time.Duration(i) * time.Hour))
-		addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+		addr := m.Addr() // after Close, m has no address, and a clean-up may still dial
 		pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 		t.Cleanup(func() { pool.Close() })
 		b := redistest.NewBetween(pool)
@@ -61,7 +61,7 @@ func (c *skewed) standing(f int64) (n int) {
 	return n
 }
 
-// The lock returns the fence of the server that is ahead; the others would give a lower one next.
+// The lock gets the fence of the server that is ahead. The next fence of the other servers alone would be lower.
 func TestHighestFenceIsOnAQuorumWhenLockReturns(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 5} {
@@ -77,7 +77,7 @@ func TestHighestFenceIsOnAQuorumWhenLockReturns(t *testing.T) {
 					ahead++
 				}
 				require.NoError(t, c.mutex.UnlockContext(t.Context()))
-				for _, m := range c.servers { // as if each had been asked for the first time
+				for _, m := range c.servers { // as if each server were asked for the first time
 					m.FlushAll()
 				}
 			}
@@ -86,12 +86,12 @@ func TestHighestFenceIsOnAQuorumWhenLockReturns(t *testing.T) {
 	}
 }
 
-// isRaise tells the write-back of a fence from the other commands.
+// isRaise reports whether a command is the write-back of a fence.
 func isRaise(command string, args []any) bool {
 	if !strings.HasPrefix(command, "EVAL") || len(args) < 11 {
 		return false
 	}
-	_, is := args[10].(int64) // the fence, behind the script, the keys and six other arguments
+	_, is := args[10].(int64) // the fence, after the script, the keys and six other arguments
 	return is
 }
 
@@ -103,7 +103,7 @@ func TestWriteBackDoesNotWaitForAMinorityThatHangs(t *testing.T) {
 			c := startSkewed(t, n, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 			hang := make(chan struct{})
 			var raises sync.Map
-			for i, b := range c.between[n-n/2:] { // those whose clocks are behind most
+			for i, b := range c.between[n-n/2:] { // the servers whose clocks are most behind
 				b.Set(func(run func() (any, error), command string, args []any) (any, error) {
 					if isRaise(command, args) {
 						raises.Store(i, true)
@@ -163,8 +163,8 @@ func TestFencesRiseWhenAMinorityLostItsData(t *testing.T) {
 			c := startSkewed(t, n, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 			last := int64(0)
 			for round := range 4 * n {
-				// The server that loses data next must not be the one that others rely on, so first all have the fence. A
-				// server that is slow for a moment is left out, and gets the next one.
+				// No quorum may rely on the server that loses its data next, so all servers must have the fence first. A
+				// server that is slow for a moment is left out, and gets the next fence.
 				redistest.Wait(t, "a fence that all servers have", func() bool {
 					f := fence(t, c.mutex)
 					require.Greater(t, f, last)

@@ -71,7 +71,7 @@ func TestFencesRiseStrictlyOverClients(t *testing.T) {
 	}
 }
 
-// A fence is the server's clock where that is ahead, so the counter may vanish.
+// If the server's clock is ahead of the last fence, the next fence is the clock. So the counter may vanish.
 func TestFencesRiseWhenTheirCounterIsGone(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
@@ -92,7 +92,7 @@ func TestFencesRiseWhenTheirCounterIsGone(t *testing.T) {
 				{"the counter has expired", func(s *redistest.Server) {
 					for _, key := range siblings(t, s, "k") {
 						redistest.Wait(t, "the expiry", func() bool {
-							s.Do("PEXPIRE", key, 1) // each time: the last fence may still be written back
+							s.Do("PEXPIRE", key, 1) // repeated, because the last fence may still be written back
 							return !s.Exists(key)
 						})
 					}
@@ -111,11 +111,11 @@ func TestFencesRiseWhenTheirCounterIsGone(t *testing.T) {
 	}
 }
 
-// The counter is what makes fences rise where the clock does not: it was set back, or is another server's.
+// If the clock was set back, or is that of another server, only the counter makes fences rise.
 func TestFencesRiseWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	addr := m.Addr() // m has none once it is closed, and a clean-up may dial then
+	addr := m.Addr() // after Close, m has no address, and a clean-up may still dial
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
 	t.Cleanup(func() { pool.Close() })
 	mu := newMutex(t, pool, "k", redimutex.WithFencing(), redimutex.WithNodeTimeout(4*time.Second)) // a slow machine is no failure
@@ -132,7 +132,7 @@ func TestFencesRiseWhenTheClockIsSetBack(t *testing.T) {
 	assert.GreaterOrEqual(t, last, now.UnixMicro(), "it begins with the clock, in µs")
 }
 
-// The hour counts from the last use, whichever process had the fence: each lock, each write-back, and each renewal starts it anew.
+// The counter expires an hour after its last use by any process. Each lock, write-back and renewal starts the hour anew.
 func TestUseKeepsTheFenceCounter(t *testing.T) {
 	t.Parallel()
 	c := locktest.Start(t, 3)

@@ -18,16 +18,16 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// In these scenes a packet of the holder is late on its connection, and what the holder sends after it, on
-// another connection, is executed before it. A packet that is later than the node timeout would do nothing,
-// because it carries its deadline, so each scene has to be played within that.
+// In these scenes a packet of the holder is late, and a later one, over another connection, is executed before it. A packet
+// that is later than the node timeout would do nothing, because it carries its deadline. So each scene has to be played within
+// the node timeout.
 const (
 	ttl         = 2 * time.Second
 	nodeTimeout = 800 * time.Millisecond
-	short       = 400 * time.Millisecond // what the late extension asks for
+	short       = 400 * time.Millisecond // the TTL that the late extension asks for
 )
 
-// warm has the servers know all scripts of an extension, so that each is one packet.
+// warm makes the servers know all scripts of an extension, so that each extension is one packet.
 func warm(t *testing.T, m *redimutex.Mutex) {
 	t.Helper()
 	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
@@ -37,8 +37,8 @@ func warm(t *testing.T, m *redimutex.Mutex) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 }
 
-// lateExtension has l extended to d by a packet that arrives only when it is released. The caller gives up
-// as soon as it is on its way. It reports whether it ever was.
+// lateExtension extends l to d by a packet that arrives only when the test releases it. The caller gives up as soon as the
+// packet is on its way. ok reports whether it ever was.
 func lateExtension(t *testing.T, p *redistest.Proxy, l *redimutex.Lease, d time.Duration) (packet *redistest.Caught, ok bool) {
 	t.Helper()
 	packet = p.Catch(l.Token())
@@ -59,8 +59,8 @@ func lateExtension(t *testing.T, p *redistest.Proxy, l *redimutex.Lease, d time.
 	return packet, true
 }
 
-// watch has other try for the lock until l has ended, other got it, or d has passed. It fails the test if
-// both leases are valid then.
+// watch makes other try for the lock until other gets it or d has passed. It fails the test if both leases are valid when
+// other gets the lock.
 func watch(t *testing.T, l *redimutex.Lease, other *redimutex.Mutex, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -73,8 +73,8 @@ func watch(t *testing.T, l *redimutex.Lease, other *redimutex.Mutex, d time.Dura
 	}
 }
 
-// inTime is for scenes: it reports whether a packet that was sent after began is released before the deadline that it
-// carries, even if that took a while to reach the server.
+// inTime reports whether a packet that was sent after began is released before the deadline that it carries, even if the
+// packet took a while to reach the server. Scenes use it.
 func inTime(began time.Time) bool { return time.Since(began) < nodeTimeout/2 }
 
 func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
@@ -88,7 +88,7 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 		"renewed": {nil, func(t *testing.T, c *redimutex.Client, _ *redimutex.Lease) error {
 			before := c.Stats().Renewed
 			for end := time.Now().Add(nodeTimeout / 4); c.Stats().Renewed == before && time.Now().Before(end); {
-				time.Sleep(time.Millisecond) // a renewal may wait until the extension can't be executed any more
+				time.Sleep(time.Millisecond) // a renewal may wait until the extension can no longer be executed
 			}
 			return nil
 		}},
@@ -119,7 +119,7 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 	}
 }
 
-// A pausing connection stands still, once, when the first part of a long batch has been written.
+// A pausing connection stands still once, when the first part of a long batch has been written.
 type pausing struct {
 	net.Conn
 	armed *atomic.Bool
@@ -134,7 +134,7 @@ func (p pausing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// The renewals of many leases go in one batch, of which the server executes the first while the last are not yet written.
+// The renewals of many leases go in one batch. The server executes the first of them before the last are written.
 func TestNoLeaseOfABatchIsValidForLongerThanTheServerKeepsIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -157,7 +157,7 @@ func TestNoLeaseOfABatchIsValidForLongerThanTheServerKeepsIt(t *testing.T) {
 		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(3*time.Second))
 		var held []*redimutex.Mutex
 		for i := range leases {
-			m := client.Mutex(fmt.Sprint(name, " ", i, strings.Repeat(".", 2000))) // so that a few fill the buffer
+			m := client.Mutex(fmt.Sprint(name, " ", i, strings.Repeat(".", 2000))) // so long that a few keys fill the buffer
 			require.NoError(t, m.LockContext(t.Context(), time.Minute))
 			held = append(held, m)
 		}

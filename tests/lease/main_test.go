@@ -1,6 +1,6 @@
-// Package lease_test holds what a Lease promises: that no other holder has a valid one, whatever order the servers execute
-// extensions in, what one process keeps for its next hold, and which processes are killed or stopped; that its end is known;
-// and that fences rise.
+// Package lease_test tests what a Lease promises: no other holder has a valid lease, in whatever order the servers execute
+// extensions, whatever a process keeps for its next hold, and whichever processes are killed or stopped. The end of a lease is
+// known, and fences rise.
 package lease_test
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// TestMain runs the tests, or one worker process of theirs.
+// TestMain runs the tests, or a worker process that they have started.
 func TestMain(m *testing.M) {
 	redistest.Main(m, redistest.Role{Variable: workerVariable, Run: writeFenced}, redistest.Role{Variable: roleVariable, Run: lockInAProcess})
 }
@@ -23,7 +23,7 @@ var (
 	newMutex  = locktest.Mutex
 )
 
-// newPool returns a pool by NewPool, which is closed at the end of the test.
+// newPool returns a pool made by NewPool. It is closed at the end of the test.
 func newPool(t testing.TB, url string) redimutex.Pool {
 	t.Helper()
 	p, err := redimutex.NewPool(url)

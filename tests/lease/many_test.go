@@ -15,9 +15,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A narrowPool is one whose pipelines take so long for each command before the first one arrives.
+// A narrowPool is slow: before the first command of a pipeline arrives, it takes the time each for every command.
 type narrowPool struct {
-	*redistest.Between // which sends a command when its reply is wanted: the virtual connection holds no more than one
+	*redistest.Between // sends a command when its reply is wanted: the virtual connection holds no more than one
 	each               *atomic.Int64
 }
 
@@ -45,7 +45,7 @@ func (c *narrowConn) Do(command string, args ...any) (any, error) {
 	return c.Conn.Do(command, args...)
 }
 
-// All leases together need longer than the node timeout, a thousand of them do not.
+// All leases together need longer than the node timeout, but a thousand of them do not.
 func TestManyLeasesAreRenewedInPartsThatAreNotLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestManyLeasesAreRenewedInPartsThatAreNotLate(t *testing.T) {
 			leases[i], err = client.Mutex(strconv.Itoa(i)).Acquire(t.Context())
 			require.NoError(t, err)
 		}
-		require.NoError(t, leases[0].Extend(t.Context(), 12*time.Second)) // the server knows the script
+		require.NoError(t, leases[0].Extend(t.Context(), 12*time.Second)) // now the server knows the script
 		narrow.each.Store(int64(time.Millisecond))
 		time.Sleep(13 * time.Second)
 		for _, l := range leases {

@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The test binary is a worker process where this is set: to its role, the address and the TTL.
+// If roleVariable is set, the test binary is a worker process. The value has the role, the address and the TTL.
 const roleVariable = "REDIMUTEX_TEST_WORKER"
 
 // startWorker starts another process that uses the lock.
@@ -29,7 +29,7 @@ func startWorker(t *testing.T, role string, s *redistest.Server, ttl time.Durati
 	return redistest.StartWorker(t, roleVariable, fmt.Sprintf("%s %s %s", role, s.Addr(), ttl))
 }
 
-// lockInAProcess is main of a worker process.
+// lockInAProcess is the main function of a worker process.
 func lockInAProcess(what string) int {
 	fields := strings.Fields(what)
 	ttl, err := time.ParseDuration(fields[2])
@@ -54,7 +54,7 @@ func lockInAProcess(what string) int {
 	return 0
 }
 
-// count raises the counter with 50 goroutines, each by reading it and writing one more.
+// count raises the counter in 50 goroutines. Each reads the counter and writes one more.
 func count(m *redimutex.Mutex, pool *redis.Pool) {
 	var group sync.WaitGroup
 	for range 50 {
@@ -109,7 +109,7 @@ func TestLockOfAKilledProcessComesFreeWithItsTTL(t *testing.T) {
 	m.Unlock()
 }
 
-// No lease excludes a paused holder. But when it wakes up it knows.
+// No lease can keep a paused holder out. But when the holder goes on, it knows that its lease is lost.
 func TestProcessThatWasPausedForLongerThanItsLeaseKnowsOnWaking(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -119,7 +119,7 @@ func TestProcessThatWasPausedForLongerThanItsLeaseKnowsOnWaking(t *testing.T) {
 		require.Equal(t, "held", w.Hear())
 		w.Stop()
 		require.NoError(t, m.LockContext(t.Context(), time.Minute), "the lease ends although its holder lives")
-		w.Tell("look") // is waiting for it when it wakes up
+		w.Tell("look") // the line is there for the process when it goes on
 		w.Continue()
 		assert.Equal(t, "lease lost: true, Unlock lost: true, done: true", w.Hear())
 		assert.Equal(t, m.Lease().Token(), s.Get("k"), "and our key is not touched")
@@ -127,8 +127,8 @@ func TestProcessThatWasPausedForLongerThanItsLeaseKnowsOnWaking(t *testing.T) {
 	}
 }
 
-// The resource remembers the highest fence and refuses lower ones. Besides, it keeps books by tokens,
-// which know nothing of fences: a write is stale if its hold has been followed by another's already.
+// The resource remembers the highest fence and refuses lower ones. It also keeps books by tokens, independently of the fences:
+// a write is stale if another hold has already written after its own hold did.
 var resource = redis.NewScript(1, `
 local book, fence, token = KEYS[1], tonumber(ARGV[1]), ARGV[2]
 if fence < tonumber(redis.call('HGET', book, 'fence') or 0) then
@@ -146,11 +146,11 @@ redis.call('HSET', book, 'fence', ARGV[1], 'token', token, 'pid', ARGV[3])
 redis.call('HINCRBY', book, 'accepted', 1)
 return 1`)
 
-// The test binary is a worker process where this is set: to the addresses of the servers and of the resource,
-// and the TTL.
+// If workerVariable is set, the test binary is a worker process. The value has the addresses of the servers and of the
+// resource, and the TTL.
 const workerVariable = "REDIMUTEX_TEST_FENCE_WORKER"
 
-// writeFenced locks and writes to the resource until it is killed: main of a worker process.
+// writeFenced is the main function of a worker process. It locks and writes to the resource until it is killed.
 func writeFenced(what string) int {
 	fields := strings.Fields(what)
 	ttl, err := time.ParseDuration(fields[2])
@@ -177,7 +177,7 @@ func writeFenced(what string) int {
 	for {
 		m.Lock()
 		l := m.Lease()
-		// Whether the lease is over is not asked before a write: that a holder may not know is the point.
+		// The worker does not ask before a write whether the lease is over. The point is that a holder may not know that.
 		for range 100 {
 			ok, err := redis.Bool(resource.Do(c, "book", l.Fence(), l.Token(), pid))
 			must(nil, err)
@@ -189,7 +189,7 @@ func writeFenced(what string) int {
 			}
 			break
 		}
-		_ = m.UnlockContext(context.Background()) // that the lease was lost is no news here
+		_ = m.UnlockContext(context.Background()) // the lease may be lost, as the test wants
 		must(c.Do("HINCRBY", "book", "holds:"+pid, 1))
 	}
 }
@@ -238,7 +238,7 @@ func TestResourceThatChecksFencesTakesNoStaleWrite(t *testing.T) {
 			}
 			assert.Zero(t, figure("stale"), "stale writes that were accepted")
 			assert.Zero(t, figure("refused-a-holder"), "writes under a valid lease that were refused")
-			assert.Positive(t, pauses) // a slow machine makes stale writers of its own as well
+			assert.Positive(t, pauses) // a slow machine also makes stale writers
 			t.Logf("%d pauses, %d stale writes refused, %d accepted; %d writes in all", pauses, figure("refused"), figure("stale"), figure("accepted"))
 		})
 	}

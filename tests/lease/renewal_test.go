@@ -57,7 +57,7 @@ func TestWithoutRenewalTheLeaseEndsWithItsTTL(t *testing.T) {
 	})
 }
 
-// The one is told by the keep-alive, the other by the goroutine that unlocks, which does not wait for ever.
+// The keep-alive reports the loss. The unlocking goroutine waits for that, but not for ever, and reports the release.
 func TestALossIsToldBeforeTheRelease(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []time.Duration{100 * time.Millisecond, time.Minute} {
@@ -203,7 +203,7 @@ func TestLossIsToldInTimeWhileARenewalHangs(t *testing.T) {
 	})
 }
 
-// Leases end about when a renewal is due, over a network that takes its time.
+// Each lease ends at about the time when a renewal is due, over a slow network.
 func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 	})
 }
 
-// far returns a pool for a server that takes a moment to answer, in which timers can go off.
+// far returns a pool for a server that takes a moment to answer. Timers can fire within that moment.
 func far(pool *redis.Pool) redimutex.Pool {
 	b := redistest.NewBetween(pool)
 	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
@@ -244,7 +244,7 @@ func far(pool *redis.Pool) redimutex.Pool {
 	return b
 }
 
-// Renewals that ask for less than the margin of the long lease come after that margin would begin.
+// The renewals ask for less than the margin of the long lease. So they come when that margin would already have begun.
 func TestAShortExtensionOfALongLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAShortExtensionOfALongLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// The race detector is the judge: a renewal reads what the acquisition has written.
+// For the race detector: a renewal reads what the acquisition has written.
 func TestAHoldThatWasWaitedForIsCompleteBeforeItIsRenewed(t *testing.T) {
 	t.Parallel()
 	for name, count := range map[string]int{"one server": 1, "three servers": 3} {

@@ -20,14 +20,14 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// halted returns a Trace that stops a call which begins to wait, until it is told to go on.
+// halted returns a Trace that stops a call when it begins to wait, until goOn is called.
 func halted() (trace *redimutex.Trace, waits <-chan struct{}, goOn func()) {
 	in, out := make(chan struct{}), make(chan struct{})
 	return &redimutex.Trace{Waiting: func(redimutex.Event) { close(in); <-out }}, in, func() { close(out) }
 }
 
-// The time of a parked grant may end just while one who gives up has the turn, and so no caller can give the
-// grant back. The key would be renewed for ever.
+// The time of a parked grant may end while a caller that gives up has the turn. If then no caller could release the grant, its
+// key would be renewed for ever.
 func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 			gaveUp := make(chan error)
 			go func() { gaveUp <- client.Mutex("k").LockContext(ctx, 0) }()
 			<-waits
-			holder.Unlock() // the turn is the waiter's
+			holder.Unlock() // now the waiter has the turn
 			cancel()
 			c.end(client)
 			goOn()
@@ -60,7 +60,7 @@ func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 	}
 }
 
-// Close has looked for parked grants already, and has not ended the holds yet.
+// Close has already looked for parked grants, but has not ended the holds yet.
 func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -84,7 +84,7 @@ func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 	assert.Len(t, s.Keys(), 1, "the key of the hold that was lost")
 }
 
-// A grant may see a million holds.
+// A grant may serve a million holds.
 func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -109,8 +109,8 @@ func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 	})
 }
 
-// What is kept for one with other options is given back in the background, and the caller that comes next waits for that, however
-// long it has been in line.
+// A lease that is kept for holds with other options is released in the background. The next caller waits for that release,
+// however long it has been in line.
 func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -133,7 +133,7 @@ func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	next.Unlock()
 }
 
-// keyGone is a log that passes on what it is told.
+// keyGone is a log that passes on its records.
 type keyGone struct{ told chan slog.Record }
 
 func (k keyGone) Enabled(context.Context, slog.Level) bool { return true }
@@ -186,7 +186,7 @@ func TestAnUnlockThatReleasesForGoodReportsTheLoss(t *testing.T) {
 	assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 }
 
-// holdBack has the next command about a token wait until the channel is closed that it returns.
+// holdBack makes the next command about a token wait until the returned channel is closed.
 func holdBack(pool *redistest.Between, token string) (release chan struct{}) {
 	release = make(chan struct{})
 	var caught atomic.Bool
@@ -235,7 +235,7 @@ func TestAnExtendThatComesToItsTurnAfterItsHoldLeavesTheNextHoldAlone(t *testing
 		require.NoError(t, m.LockContext(t.Context(), 3*time.Second))
 		second := m.Lease()
 		close(release)
-		if err := <-late; err != nil { // else it was through before the end of its hold
+		if err := <-late; err != nil { // otherwise it was answered before its hold ended
 			assert.ErrorIs(t, err, redimutex.ErrUnlocked)
 		}
 		time.Sleep(time.Second)
@@ -259,7 +259,7 @@ func TestAnExtendEndsWithItsHold(t *testing.T) {
 				m.Lock()
 				require.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
 				require.NoError(t, m.UnlockContext(t.Context()))
-				time.Sleep(time.Second) // for what is done in the background
+				time.Sleep(time.Second) // time for the work in the background
 				assert.LessOrEqual(t, server.TTL("k"), ttl, "nobody holds the lock, and after a crash nobody could for an hour")
 				require.NoError(t, m.LockContext(t.Context(), time.Second))
 				assert.LessOrEqual(t, time.Until(m.Lease().Until()), ttl, "the next hold has what it has asked for")

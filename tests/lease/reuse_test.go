@@ -17,10 +17,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// long is a reuse that no test outlasts, with the TTL that it needs.
+// long is a lease reuse that no test outlasts. The TTL has to be more than twice as long.
 const long = time.Minute
 
-// A lock of several keys has what is parked of them released, at any moment.
+// A lock of several keys causes the release of parked grants of its keys, at any moment.
 func TestAHoldNeverFollowsInALeaseThatIsBeingReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -193,7 +193,7 @@ func TestCloseReportsTheLossOfAParkedGrant(t *testing.T) {
 	}
 }
 
-// No call finds it, but a renewal between two holds.
+// A renewal between two holds finds the loss, and no call does.
 func TestALossThatARenewalFindsEndsAParkedGrant(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestALossThatARenewalFindsEndsAParkedGrant(t *testing.T) {
 	})
 }
 
-// kept leaves a lease behind for the next hold with the same options, and returns a Mutex with others.
+// kept leaves a lease behind for the next hold with the same options. It returns a Mutex with other options.
 func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	t.Helper()
 	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
@@ -237,7 +237,7 @@ func TestWhatIsKeptForOtherOptionsIsNoOtherHoldersLock(t *testing.T) {
 	}
 }
 
-// A Mutex on the key of an RWMutex has another line in its process than the readers.
+// In its process, a Mutex on the key of an RWMutex stands in another line than the readers.
 func TestAMutexGetsWhatItsProcessKeepsForReaders(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string][]redimutex.Option{"polling": nil, "queue": {redimutex.WithQueue()}} {
@@ -300,7 +300,7 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 
 type valueKey struct{}
 
-// A request is what a context holds on to, and big enough to be an allocation of its own.
+// A request is what a context refers to. It is big enough to be an allocation of its own.
 type request [64]byte
 
 func TestAContextOfALeaseIsForgottenWhenItsParentEnds(t *testing.T) {
@@ -328,7 +328,7 @@ func TestAContextOfALeaseIsForgottenWhenItsParentEnds(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrUnlocked)
 }
 
-// serve derives a context from that of a request, which then ends, and counts when it is collected.
+// serve derives a context from that of a request, and ends the request. forgotten counts the requests that were collected.
 func serve(l *redimutex.Lease, forgotten *atomic.Int32) {
 	r := new(request)
 	runtime.AddCleanup(r, func(n *atomic.Int32) { n.Add(1) }, forgotten)
@@ -338,7 +338,7 @@ func serve(l *redimutex.Lease, forgotten *atomic.Int32) {
 	<-ctx.Done()
 }
 
-// A grant that came late has less time for the holds to follow.
+// A grant that came late leaves less time for the holds that follow.
 func TestEachHoldOfAReusedLeaseBeginsWithHalfOfTheValidity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestEachHoldOfAReusedLeaseBeginsWithHalfOfTheValidity(t *testing.T) {
 	})
 }
 
-// While the loss is told to one of them, another is released.
+// While one of them is told of the loss, the others are released.
 func TestReadersThatShareALeaseAllHearOfItsLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

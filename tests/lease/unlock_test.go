@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The release can't be sent. What an Extend has asked for is how long the key may live then.
+// The release can't be sent. The key may then live for as long as an Extend has asked for.
 func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 	})
 }
 
-// After Close nothing works in the background that could go on with a release that was cut short.
+// After Close, nothing runs in the background that could go on with a release that was cut short.
 func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T)
 	})
 }
 
-// slowGet is a pool whose connections take a while to make.
+// A slowGet is a pool that takes a while to give a connection.
 type slowGet struct{ redimutex.Pool }
 
 func (p slowGet) Get() redis.Conn {
@@ -62,8 +62,8 @@ func (p slowGet) Get() redis.Conn {
 	return p.Pool.Get()
 }
 
-// What is left to expire must not be revived by an extension that was given up, whether something of it is still under way
-// in this process or, over a pool that keeps deadlines, on the network alone.
+// An extension that was given up must not prolong a lock that was left to expire. It may still be under way in this process
+// or, over a pool that keeps deadlines, on the network alone.
 func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -73,7 +73,7 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 		m := c.Mutex(name, redimutex.WithMinHold(time.Second))
 		require.NoError(t, m.LockContext(t.Context(), 0))
 		l := m.Lease()
-		require.NoError(t, l.Extend(t.Context(), time.Hour)) // the script is known now
+		require.NoError(t, l.Extend(t.Context(), time.Hour)) // now the server knows the script
 		packet, ok := lateExtension(t, p, l, time.Hour)
 		require.True(t, ok)
 		require.NoError(t, m.UnlockContext(t.Context()))
@@ -82,7 +82,7 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	}
 }
 
-// Each goes over a connection of its own, and the answer to the release comes last.
+// The extension and the release have a connection each, and the answer to the release comes last.
 func TestAnExtensionThatOvertakesTheReleaseDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -131,7 +131,7 @@ func TestUnlockOfAnExpiredLeaseWaitsForNoServer(t *testing.T) {
 	})
 }
 
-// kinds are the ways in which a hold ends at the servers.
+// kinds are options of holds that end in different ways on the servers.
 var kinds = map[string][]redimutex.Option{
 	"plain":    nil,
 	"queue":    {redimutex.WithQueue()},
@@ -139,13 +139,13 @@ var kinds = map[string][]redimutex.Option{
 	"min hold": {redimutex.WithMinHold(time.Minute)},
 }
 
-// over calls f for a single server and for three, and every kind of hold.
+// over calls f for one server and for three, and for every kind of hold.
 func over(t *testing.T, f func(t *testing.T, c *redimutex.Client, servers locktest.Servers)) {
 	t.Helper()
 	for count, topology := range map[int]string{1: "one server", 3: "three servers"} {
 		for kind, opts := range kinds {
 			if kind == "queue" && count > 1 {
-				continue // a queue is kept by one server
+				continue // only one server can have a queue
 			}
 			t.Run(topology+", "+kind, func(t *testing.T) {
 				t.Parallel()
@@ -163,7 +163,7 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 		m := c.Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
 		for _, s := range servers {
-			// A majority had it when Lock returned, and the last server may have it only now.
+			// When Lock returned, a majority had the lock. The last server may get it only now.
 			redistest.Wait(t, "every server has the lock", func() bool { return s.Get("k") != "" })
 			s.Do("DEL", "k")
 			s.Do("HSET", "k", "field", "value")
@@ -180,7 +180,7 @@ func TestUnlockTellsThatTheKeyWasReplacedByOneOfAnotherType(t *testing.T) {
 	})
 }
 
-// The lock of another holder is not touched by an Unlock that comes late, whatever script does it.
+// A late Unlock does not touch the lock of another holder, whichever script it uses.
 func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -19,12 +19,12 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A lock that was handed to a waiter who has just given up would be no caller's until its claim expires.
+// If a lock were handed to a waiter that has just given up, no caller would have it until the hand-off lapses.
 func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "does not count the keys that expire")
 	s := redistest.Start(t)
-	newQueued := func() *redimutex.Mutex { // a slow machine is not a silent server
+	newQueued := func() *redimutex.Mutex { // a slow machine must not look like a silent server
 		return newMutex(t, s.Pool(), redimutex.WithTTL(30*time.Second), redimutex.WithNodeTimeout(10*time.Second))
 	}
 	holder, fickle, patient := newQueued(), newQueued(), newQueued()
@@ -132,7 +132,7 @@ func TestAttemptsAreCountedInTheQueueToo(t *testing.T) {
 	}
 }
 
-// Else calls that come later would be served first.
+// Otherwise calls that come later would be served first.
 func TestACallOfFewAttemptsQueuesBeforeItsPollIntervalIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,8 +169,8 @@ func isPlace(arg any) bool {
 	return strings.HasPrefix(text, "redimutex:") && strings.Contains(text, " ")
 }
 
-// The place is given up at once, and once more when no server can take the try for timely any more. The try is executed
-// between the two, and its answer is late or lost.
+// The place is given up at once, and once more when the server would refuse the try as too late. The try is executed between
+// the two, and its answer is late or lost.
 func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]bool{"the answer comes late": false, "the connection breaks": true} {
@@ -207,7 +207,7 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 			close(late)
 			<-executed
 			for _, name := range queues(t, s) {
-				s.Do("PERSIST", name) // or it would be gone by itself in the end
+				s.Do("PERSIST", name) // otherwise it would expire by itself in the end
 			}
 			waitQueued(t, s, key, 0)
 		})

@@ -19,8 +19,8 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// primaryPool returns a pool that checks the role of its server when it dials and when it borrows. stray
-// says when dialling ends up with the replica nevertheless.
+// primaryPool returns a pool that checks the role of its server when it dials and when it borrows. If stray returns true, the
+// dial leads to the replica all the same.
 func primaryPool(t testing.TB, servers []*redistest.Server, stray func() bool) *redis.Pool {
 	p := &redis.Pool{
 		MaxIdle: 10,
@@ -59,7 +59,7 @@ func checkRole(c redis.Conn, _ time.Time) error {
 func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
-	var last atomic.Pointer[redimutex.Lease] // of the process that holds it, or held it last
+	var last atomic.Pointer[redimutex.Lease] // of the process that has the lock, or had it last
 	var holds, clashes atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var members sync.WaitGroup
@@ -80,7 +80,7 @@ func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *test
 	for range 3 {
 		before := holds.Load()
 		redistest.Wait(t, "more holds", func() bool { return holds.Load() > before+100 })
-		primary.Do("CLIENT", "KILL", "TYPE", "pubsub") // they listen again, and some at the other server
+		primary.Do("CLIENT", "KILL", "TYPE", "pubsub") // the waiters subscribe again, some of them to the other server
 		replicas[0].Do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
 	before := holds.Load()
@@ -90,8 +90,8 @@ func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *test
 	assert.Zero(t, clashes.Load(), "of %d holds, began while another lease was valid", holds.Load())
 }
 
-// A waiter that listens at a replica was not counted as a receiver, so the lock goes to the next one. If it heard the
-// message, there would be two holders.
+// A waiter that listens at a replica was not counted as a receiver, so the lock goes to the next waiter. If the first waiter
+// heard the message, there would be two holders.
 func TestAHandOffIsNotHeardAtAReplica(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)

@@ -24,7 +24,7 @@ type queued struct {
 	got <-chan error
 }
 
-// queue has m wait behind n others, which wait already.
+// queue makes m wait behind n others that already wait.
 func queue(t *testing.T, s *redistest.Server, m *redimutex.Mutex, n int) queued {
 	t.Helper()
 	return queued{t, m, startWaiting(t, s, m, n+1)}
@@ -142,7 +142,7 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 		require.EqualValues(t, 1, killed)
 		redistest.Wait(t, "another subscriber", func() bool { return subscribers(t, s) == 1 })
 	}
-	// The place in the queue was kept.
+	// The waiter has kept its place in the queue.
 	waitQueued(t, s, "k", 1)
 	other := queue(t, s, newMutex(t, s.Pool()), 1)
 	holder.Unlock()
@@ -150,8 +150,8 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	other.gets(time.Now())
 }
 
-// A waiter that could not hear that it was called comes before those who came later, also if it hears again by the time that
-// it learns of that.
+// A waiter could not hear that it was called. It still comes before later waiters, even if it hears again by the time it
+// learns of the call.
 func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -164,7 +164,7 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 		}
 		return redis.Dial("tcp", s.Addr())
 	}}), 0)
-	cut.Store(true) // what it has goes on, so its looks are answered
+	cut.Store(true) // its open connections still work, so its looks are answered
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	redistest.Wait(t, "no one listens", func() bool { return subscribers(t, s) == 0 })
 	second := queue(t, s, newMutex(t, s.Pool()), 1)
@@ -189,7 +189,7 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 	third.gets(time.Now())
 }
 
-// testWithoutSubscriber has a client wait that can use the server only over pool, and not subscribe.
+// testWithoutSubscriber makes a client wait that can use the server only over pool, and can't subscribe.
 func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Pool) {
 	t.Helper()
 	holder := newMutex(t, s.Pool())
@@ -215,7 +215,7 @@ func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 }
 
-// The first in line is called in vain, and no other is called after it.
+// The first in line is called in vain, and no other waiter is called after it.
 func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
@@ -236,7 +236,7 @@ func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.
 	first.gets(time.Now())
 }
 
-// A server whose clock is set back would otherwise put all who come later before those who wait.
+// Otherwise a server whose clock was set back would put all later waiters before the earlier ones.
 func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// handed returns a Mutex that has got its lock from another that had opts as well.
+// handed returns a Mutex that was handed the lock by another one. Both have opts.
 func handed(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
 	holder, m := newMutex(t, s.Pool(), opts...), newMutex(t, s.Pool(), opts...)
@@ -58,7 +58,7 @@ func TestMinimalHoldOutlastsAHandOverAndLeavesNoQueue(t *testing.T) {
 		assert.Greater(t, s.PTTL(key), 30*time.Second, name)
 		assert.Equal(t, []string{key}, s.Keys(), name)
 		s.Do("DEL", key)
-		_ = holder.UnlockContext(t.Context()) // of what was deleted
+		_ = holder.UnlockContext(t.Context()) // its lock was deleted
 	}
 }
 
@@ -76,7 +76,7 @@ func TestLossOfALockThatWasHandedOverIsToldInTime(t *testing.T) {
 	t.Logf("told %v before the end", l.Until().Sub(told))
 }
 
-// The claim that the releaser gives is the waiter's, who has to know how long it is.
+// The waiter chooses how long the hand-off lasts, and not the releaser: the waiter has to know how long it has the lock.
 func TestValidityAfterAHandOverIsThatOfTheServerWhateverTheOthersTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -119,7 +119,7 @@ func TestFencesRiseThroughHandOvers(t *testing.T) {
 			for range 50 {
 				m.Lock()
 				l := m.Lease()
-				fences = append(fences, l.Fence()) // protected by the lock
+				fences = append(fences, l.Fence()) // the lock protects them
 				_ = m.UnlockContext(t.Context())
 			}
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A waiter looks by itself, too, because a message may be lost.
+// A waiter also looks by itself, because a message may be lost.
 
 // until returns how long m takes to get the lock, in virtual time, and unlocks it.
 func until(m *redimutex.Mutex) time.Duration {
@@ -32,7 +32,7 @@ func until(m *redimutex.Mutex) time.Duration {
 	return took
 }
 
-// crowd puts waiters into the queue that are no more.
+// crowd puts dead waiters into the queue.
 func crowd(t testing.TB, do func(command string, args ...any) any, n int) {
 	t.Helper()
 	for i := range n {
@@ -40,7 +40,7 @@ func crowd(t testing.TB, do func(command string, args ...any) any, n int) {
 	}
 }
 
-// looking has m wait, and tells when it looks.
+// looking makes m wait. Each look sends its time to looks.
 func looking(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) (m *redimutex.Mutex, looks <-chan time.Time) {
 	t.Helper()
 	at := make(chan time.Time, 1000)
@@ -64,7 +64,7 @@ func TestTheMoreWaitTheLessOftenEachLooks(t *testing.T) {
 	assert.GreaterOrEqual(t, at[4].Sub(at[2]), 1900*time.Millisecond, "%v", at)
 }
 
-// What was answered last says when the lock expires.
+// The last answer tells the waiter when the lock expires.
 func TestAWaiterLooksWhenTheLockExpiresHoweverManyWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAWaiterLooksWhenTheLockExpiresHoweverManyWait(t *testing.T) {
 		for range 4 {
 			<-looks
 		}
-		m.SetTTL(key, 1100*time.Millisecond) // the next look is after a second at most
+		m.SetTTL(key, 1100*time.Millisecond) // the next look comes after a second at most
 		assert.Less(t, until(waiter), 1150*time.Millisecond)
 	})
 }
@@ -110,7 +110,7 @@ func TestAWaiterLooksOnceASecondWhileTheDialOfItsSubscriberHangs(t *testing.T) {
 	})
 }
 
-// A place goes with the lock.
+// When a process gets the lock, it no longer has its place in the queue.
 func TestTheGoroutineBehindOneThatGotTheLockComesBehindTheOtherProcesses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

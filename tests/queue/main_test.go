@@ -1,5 +1,4 @@
-// Package queue_test holds what the queue of waiters promises, over real servers and the exported API
-// alone.
+// Package queue_test tests what the queue of waiters promises, over real servers and with the exported API alone.
 package queue_test
 
 import (
@@ -19,22 +18,22 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// TestMain runs the tests, or one worker process of theirs.
+// TestMain runs the tests, or a worker process that they have started.
 func TestMain(m *testing.M) { redistest.Main(m, redistest.Role{Variable: workerVariable, Run: work}) }
 
-// key is what all fight for.
+// key is the key that all of them want to lock.
 const key = "k"
 
-// slow is what a busy machine may take for what should take some milliseconds.
+// slow is how long a busy machine may take for a few milliseconds of work.
 const slow = 5 * time.Second
 
-// newMutex returns a Mutex of a Client of its own with a queue, as another process would have it.
+// newMutex returns a Mutex with a queue and a Client of its own, as in another process.
 func newMutex(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
 	return locktest.Client(t, []redimutex.Pool{pool}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
 }
 
-// startWaiting has m wait for the lock, and returns when it is the nth in the queue of the server.
+// startWaiting makes m wait for the lock, and returns when m is the nth in the queue of the server.
 func startWaiting(t testing.TB, s *redistest.Server, m *redimutex.Mutex, n int) (got <-chan error) {
 	t.Helper()
 	locked := make(chan error, 1)
@@ -48,7 +47,7 @@ func unlock(t testing.TB, m *redimutex.Mutex) {
 	require.NoError(t, m.UnlockContext(context.Background()))
 }
 
-// queueLength returns how many wait in the queue of key.
+// queueLength returns the number of waiters in the queue of key.
 func queueLength(t testing.TB, s *redistest.Server, key string) int {
 	t.Helper()
 	n, err := redis.Int(s.Do("ZCARD", server.QueueKey(key)), nil)
@@ -56,7 +55,7 @@ func queueLength(t testing.TB, s *redistest.Server, key string) int {
 	return n
 }
 
-// waitQueued waits until n wait in the queue of key.
+// waitQueued waits until there are n waiters in the queue of key.
 func waitQueued(t testing.TB, s *redistest.Server, key string, n int) {
 	t.Helper()
 	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return queueLength(t, s, key) == n })
@@ -108,33 +107,33 @@ func queues(t testing.TB, s *redistest.Server) (names []string) {
 	return names
 }
 
-// outside is a pool that a test has come between, with a way to subscribe beside it.
+// An outside is a pool whose commands a test intercepts. A subscription goes around the test.
 type outside struct {
 	*redistest.Between
-	Real *redis.Pool // shown, so that the library knows that it is of a single server
+	Real *redis.Pool // exported, so that the library knows that the pool leads to a single server
 }
 
 func (o outside) Dial() (redis.Conn, error) { return o.Real.Dial() }
 
-// The test binary is a worker process where this is set: to the address of the server, the node timeout,
-// and how many Clients want the lock.
+// If workerVariable is set, the test binary is a worker process. The value has the address of the server, the node timeout,
+// and the number of Clients that want the lock.
 const workerVariable = "REDIMUTEX_TEST_QUEUE_WORKER"
 
-// startWorker starts a process whose Clients want the lock. Each says "held" when it has a valid lease, and
-// with the next line on its standard input "unlocked".
+// startWorker starts a process whose Clients want the lock. Each says "held" when it has a valid lease. With the next line on
+// standard input it unlocks, and says "unlocked".
 func startWorker(t *testing.T, addr string, nodeTimeout time.Duration, clients int) *redistest.Worker {
 	t.Helper()
 	return redistest.StartWorker(t, workerVariable, fmt.Sprintf("%s %s %d", addr, nodeTimeout, clients))
 }
 
-// unlocks has the worker unlock what it holds.
+// unlocks makes the worker unlock its lock.
 func unlocks(t *testing.T, w *redistest.Worker) {
 	t.Helper()
 	w.Tell("go on")
 	require.Equal(t, "unlocked", w.Hear())
 }
 
-// work is main of a worker process.
+// work is the main function of a worker process.
 func work(what string) int {
 	fields := strings.Fields(what)
 	timeout, err := time.ParseDuration(fields[1])

@@ -19,8 +19,7 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// The first waiter of a Client has to subscribe before it can queue. That others do so faster does
-// not put them in front.
+// The first waiter of a Client has to subscribe before it can queue. Others that subscribe faster do not overtake it.
 func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -76,7 +75,7 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	const clients, each = 3, 20
-	var got []int // who had the lock, which protects it
+	var got []int // in the order of their holds; the lock protects it
 	var group sync.WaitGroup
 	for c := range clients {
 		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
@@ -134,7 +133,7 @@ func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
 	first.Unlock()
 	second.Unlock()
 	group.Wait()
-	// A busy machine may let a claim or two lapse, and they are given again.
+	// A busy machine may let a hand-off or two lapse, and then the lock is handed off again.
 	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-off")
 	assert.Equal(t, n, subscribers(t, s), "and no more messages were sent to anybody else")
 }
@@ -147,7 +146,7 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	locked := startWaiting(t, s, waiter, 1)
 	other := newMutex(t, s.Pool())
 	assert.False(t, other.TryLock())
-	s.Do("DEL", "k") // hands the lock to no waiter
+	s.Do("DEL", "k") // DEL hands the lock to no waiter
 	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
 	require.NoError(t, <-locked)
 	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")
@@ -156,7 +155,7 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	other.Unlock()
 }
 
-// The more wait the less often each looks, and dead waiters stay in the queue until the lock is free.
+// The more waiters there are, the less often each looks. And dead waiters stay in the queue until the lock is free.
 func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "does not count commands")
@@ -175,7 +174,7 @@ func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 	assert.Zero(t, queueLength(t, s, key))
 }
 
-// The node timeout is long, so that a late machine is none of a far one's reasons to miss its turn.
+// The node timeout is long, so that a far waiter does not miss its turn because the machine is late.
 func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -203,7 +202,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	require.Equal(t, roundTrips, order, "round trips of those who were served")
 }
 
-// The server may have called it meanwhile, and the message be on its way for a hand-off that is over.
+// Meanwhile the server may have called the ticket. Its message may still be on its way when the hand-off is over.
 func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -234,7 +233,7 @@ func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	require.NoError(t, <-second)
 }
 
-// As above, while the waiter goes on: it can't know either what the server did.
+// As above, but the waiter goes on. It can't know what the server did either.
 func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -256,7 +255,7 @@ func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// The process has a place, and not the goroutine: else one whose goroutines give up early would never be served.
+// The place belongs to the process. Otherwise a process whose goroutines give up early would never be served.
 func TestAPlaceIsThatOfTheNextGoroutineInLineWhenTheFirstGivesUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

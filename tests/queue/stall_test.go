@@ -15,15 +15,14 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// The message of the hand-off is the last thing that the waiter hears of the server for a while. A machine
-// that is late makes a longer stall of it than was meant, or gives the lock by a look before it; then that
-// was no trial.
+// After the message of the hand-off, the waiter hears nothing of the server for a while. On a late machine the stall may be
+// longer than intended, or a look before the message may give the lock. Then the trial does not count.
 func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testing.T) {
 	t.Parallel()
 	stallAfterHandOver(t, func(*redistest.Network) {}, true)
 }
 
-// What is left of the claim counts from the last look, which may be old: where many wait, or where its answer came late.
+// The hand-off counts from the last look. That look may be old, if many wait or if its answer came late.
 func TestLeaseThatWasHandedOverLongAfterTheLastLookSurvivesAStallOfTheServer(t *testing.T) {
 	t.Parallel()
 	stallAfterHandOver(t, func(p *redistest.Network) {
@@ -37,8 +36,8 @@ func TestLeaseThatWasHandedOverLongAfterTheLastLookSurvivesAStallOfTheServer(t *
 
 const stalledNodeTimeout = time.Second
 
-// stallAfterHandOver hands the lock to a waiter over a network that stalls then, for less than its node timeout. In a
-// trial it does not lose the lock; byMessage says that only those count where it has taken it meanwhile.
+// stallAfterHandOver hands the lock to a waiter over a network that then stalls, for less than its node timeout. The waiter
+// must not lose the lock. With byMessage, a trial counts only if the waiter took the lock during the stall.
 func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage bool) {
 	const (
 		stall  = stalledNodeTimeout * 7 / 10
@@ -82,11 +81,11 @@ func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage
 				require.NoError(t, l.Err(), "after a stall of %v", took)
 			}
 		}
-		_ = waiter.UnlockContext(t.Context()) // of a late machine it may be lost
+		_ = waiter.UnlockContext(t.Context()) // on a late machine the lease may be lost
 	}
 }
 
-// hung returns a waiter that is first in the queue, listens, and does not do anything about it.
+// hung makes the first waiter in the queue hang while it is subscribed. It returns the network of that waiter.
 func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Network {
 	t.Helper()
 	p := s.Network(0)
@@ -133,7 +132,7 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
-	// The node timeout is long, so that a late machine lets none of their grants lapse.
+	// The node timeout is long, so that no hand-off to these two lapses on a late machine.
 	second, third := newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow)), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	holder.Lock()
 	first := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
@@ -143,7 +142,7 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	unlock(t, holder)
 	require.NoError(t, <-gotSecond)
 	first.Continue()
-	waitQueued(t, s, key, 2) // it is back
+	waitQueued(t, s, key, 2) // the first is back in the queue
 	unlock(t, second)
 	select {
 	case err := <-gotThird:
@@ -156,14 +155,14 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 	unlocks(t, first)
 }
 
-// A process is stopped when the lock is handed to it, and the message is still on its way. When it goes on, the lock is
-// another's, and only then the message arrives.
+// A process is stopped when the lock is handed to it, and the message is still on its way. When the process goes on, another
+// has the lock. Only then does the message arrive.
 func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	network := s.Network(0)
 	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
-	for range 3 { // a machine that is late misses the moment
+	for range 3 { // a late machine may miss the moment
 		require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 		late := startWorker(t, network.Addr(), 500*time.Millisecond, 1)
 		waitQueued(t, s, key, 1)
@@ -190,7 +189,7 @@ func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 	}
 }
 
-// A message may come so late that what it tells of has lapsed, and another has the lock.
+// A message may come so late that its hand-off has lapsed, and another holder has the lock.
 func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "does not count commands")

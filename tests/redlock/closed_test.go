@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// What is sent to a server that hangs is executed when it is back, also where Close did not wait for that.
+// When a hanging server is back, it executes what was sent to it, even if Close did not wait for that.
 func TestAServerThatHangsDuringCloseGetsTheReleaseOfEachLock(t *testing.T) {
 	redistest.Differs(t, "can't be stopped")
 	together := func(leases []*redimutex.Lease) {

@@ -16,13 +16,13 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A path is a way to n servers that can be held up, and pools of one kind that go it.
+// A path is a way to n servers that can be blocked, with pools of one kind that use it.
 type path struct {
 	proxies []*redistest.Proxy
 	pools   []redimutex.Pool
 }
 
-// overPaths calls f for each kind of pool: with plain pools, and with those whose operations run on the caller's goroutine.
+// overPaths calls f with plain pools, and with pools whose operations run on the caller's goroutine.
 func overPaths(t *testing.T, n int, f func(t *testing.T, p path)) {
 	for name, pool := range map[string]func(*redistest.Proxy) redimutex.Pool{
 		"plain": func(p *redistest.Proxy) redimutex.Pool { return p.Pool() },
@@ -39,7 +39,7 @@ func overPaths(t *testing.T, n int, f func(t *testing.T, p path)) {
 	}
 }
 
-// warm has the Client know how fast the servers are.
+// warm makes the Client learn how fast the servers are.
 func warm(t *testing.T, m *redimutex.Mutex) {
 	t.Helper()
 	for range 60 {
@@ -48,7 +48,7 @@ func warm(t *testing.T, m *redimutex.Mutex) {
 	}
 }
 
-// cutShort has the next reply of each server be late by that much, and a call be cut after 50 ms. It reports whether it was.
+// cutShort delays the next reply of each server by late, and cuts a call after 50 ms. It reports whether the call was cut.
 func (p path) cutShort(t *testing.T, m *redimutex.Mutex, late time.Duration) bool {
 	t.Helper()
 	for _, proxy := range p.proxies {
@@ -69,7 +69,7 @@ func (p path) cutShort(t *testing.T, m *redimutex.Mutex, late time.Duration) boo
 	return false
 }
 
-// A server that hangs for minutes must not collect a goroutine and a connection of each call that asks it.
+// If a server hangs for minutes, each call that asks it must not leave a goroutine and a connection there.
 func TestCallsThatAreCutLeaveFewGoroutinesAtServersThatHang(t *testing.T) {
 	overPaths(t, 3, func(t *testing.T, p path) {
 		client := patientClient(t, p.pools)
@@ -93,7 +93,7 @@ func TestCallsThatAreCutLeaveFewGoroutinesAtServersThatHang(t *testing.T) {
 	})
 }
 
-// Each vote of a hand-over is asked for, also where a majority has given it without.
+// A hand-over asks all servers for their votes, even if a majority has voted without the hanging one.
 func TestHandOversLeaveFewGoroutinesAtAServerThatHangs(t *testing.T) {
 	overPaths(t, 3, func(t *testing.T, p path) {
 		client := locktest.Client(t, p.pools, redimutex.WithTTL(2*time.Minute))
@@ -121,7 +121,7 @@ func TestHandOversLeaveFewGoroutinesAtAServerThatHangs(t *testing.T) {
 	})
 }
 
-// What the call before has left is not in the way of the next, though the servers still owe that an answer.
+// The next try does not meet what the cut call has left, though the servers still owe that call an answer.
 func TestATryBehindACutCallDoesNotMeetWhatThatHasLeft(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -138,7 +138,7 @@ func TestATryBehindACutCallDoesNotMeetWhatThatHasLeft(t *testing.T) {
 	}
 }
 
-// Half a node timeout, which was waited once, is 10 s here.
+// Half of the node timeout is 10 s here. The other process must not have to wait for so long.
 func TestWhatACutCallHasLeftKeepsOtherProcessesOutForAMoment(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -151,7 +151,7 @@ func TestWhatACutCallHasLeftKeepsOtherProcessesOutForAMoment(t *testing.T) {
 				require.NoError(t, other.UnlockContext(t.Context()))
 			}
 			for _, proxy := range p.proxies {
-				proxy.Cut() // so that Close does not wait for the late answer
+				proxy.Cut() // now Close does not wait for the late answer
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package redlock_test holds the promise over several servers of which some are slow, silent or dead.
+// Package redlock_test tests the promise over several servers, some of which are slow, silent or dead.
 package redlock_test
 
 import (

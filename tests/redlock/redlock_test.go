@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// nodes returns which servers have a NodeError in a tree of errors.
+// nodes returns the servers of all NodeErrors in a tree of errors.
 func nodes(err error) (found []int) {
 	switch e := err.(type) { //nolint:errorlint // this walks the tree itself
 	case *redimutex.NodeError:
@@ -54,13 +54,13 @@ func TestRedlockExcludesOverSeveralServers(t *testing.T) {
 	}
 }
 
-// With an even number of servers the votes can be tied for ever if the waiters keep step.
+// With an even number of servers, the votes could be tied for ever if the waiters kept step.
 func TestRedlockResolvesTiesAndLosesNoUpdate(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3, 4} {
 		c := locktest.Start(t, n)
 		counter := 0
-		var mu sync.Mutex // shows the race detector what the servers order
+		var mu sync.Mutex // for the race detector, which can't see the order that the servers make
 		var group sync.WaitGroup
 		for range 6 {
 			m := c.Client(t, redimutex.WithTTL(30*time.Second), redimutex.WithPollInterval(20*time.Millisecond)).Mutex("k")
@@ -171,7 +171,7 @@ func TestRedlockLeavesNoOrphanOnServersThatHung(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			if m.LockContext(ctx, 0) == nil {
-				_ = m.UnlockContext(t.Context()) // on a slow machine it goes on in the background
+				_ = m.UnlockContext(t.Context()) // on a slow machine the release goes on in the background
 			} else {
 				assert.Len(t, hung, 2)
 			}
@@ -220,7 +220,7 @@ func TestRedlockHoldOutlivesAMinorityThatLostItsData(t *testing.T) {
 	redistest.Wait(t, "two renewals", func() bool { return client.Stats().Renewed >= renewed+2 })
 	require.NoError(t, l.Err())
 
-	// Two at once are a majority, and nothing is regained without one.
+	// Two servers at once are a majority, and without a majority no vote is regained.
 	c[0].Kill()
 	c[1].Kill()
 	c[0].Restart()

@@ -16,8 +16,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A release that some servers have not executed yet is on its way when Unlock returns. The next try of the same Client goes
-// to those servers too, and over other connections: it must not find its own lock there.
+// When Unlock returns, its release may still be on its way to some servers. The next try of the same Client goes to those
+// servers too, over other connections. It must not find the Client's own lock there.
 func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 	for name, opts := range map[string][]redimutex.Option{"plain": nil, "fencing": {redimutex.WithFencing()}} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 				redistest.Wait(t, "the lock on all servers", func() bool {
 					return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
 				})
-				// The release is late by this much at two servers. Two of the other three hang right after it.
+				// The release arrives late at two servers. Two of the other three hang right after it.
 				var delayed atomic.Int64
 				for _, f := range fronts[3:] {
 					f.On(func(command []string) redistest.Fate {
@@ -57,7 +57,7 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 					m.UnlockContext(t.Context()) //nolint:errcheck // two of its servers were cut off
 				}
 				if inTime {
-					return // it has been shown; otherwise the machine was late, or Unlock waits for all
+					return // this has shown it; otherwise the machine was late, or Unlock waits for all
 				}
 			}
 		})
@@ -76,9 +76,9 @@ func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.S
 	return servers, fronts, patientClient(t, pools, opts...)
 }
 
-// All servers are up, but the connections that the pools keep have been cut: Unlock goes on over others. If the first that
-// is made anew is refused too, Unlock fails, and the release goes on in the background: the next try waits for that, and does
-// not take our own lock for another holder's.
+// All servers are up, but the connections of the pools have been cut, so Unlock goes on over new ones. If the first new
+// connection is refused too, Unlock fails, and the release goes on in the background. The next try waits for that release, and
+// does not take our own lock for that of another holder.
 func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -104,7 +104,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 				p.Cut()
 				p.Mend()
 				refusals[i].Store(0)
-				if refused { // that of the operation, and that of the pool after it
+				if refused { // the dial of the operation, and that of the pool after it
 					refusals[i].Store(2)
 				}
 			}
@@ -120,7 +120,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 	}
 }
 
-// A majority has released the lock without a server that owes an answer. That one gets the release when it answers again.
+// A majority has released the lock without the server that owes an answer. That server is released when it answers again.
 func TestAServerThatWasPassedOverIsReleasedToo(t *testing.T) {
 	t.Parallel()
 	redistest.Repeat(t, "two servers that always answer in time", func() bool {

@@ -25,20 +25,20 @@ func start(t *testing.T, n int, opts ...redimutex.Option) (locktest.Servers, *re
 	return servers, patientClient(t, pools, opts...)
 }
 
-// patientClient returns a Client with node timeouts that a busy machine does not reach.
+// patientClient returns a Client with a node timeout that is too long for a busy machine to reach.
 func patientClient(t *testing.T, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	return locktest.Client(t, pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
-// slowBesideDead has one of three servers be dead and another one slow, so that it owes an answer for long enough to be
-// suspected, and then calls what needs it. Only then it goes on.
+// slowBesideDead kills one of three servers and stops another, until the stopped one owes an answer for long enough to be
+// suspected. Then it calls call, which needs the stopped server. Only then does that server go on.
 func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error) {
 	t.Parallel()
 	servers, client := start(t, 3)
 	defer servers[1].Resume()
 	m, other := client.Mutex("k"), client.Mutex("other")
-	for _, m := range []*redimutex.Mutex{m, other} { // the servers are known
+	for _, m := range []*redimutex.Mutex{m, other} { // the Client knows the servers now
 		require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 		require.NoError(t, m.UnlockContext(t.Context()))
 	}
@@ -51,7 +51,7 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 		servers[1].Pause()
 		owed := make(chan error, 1)
 		go func() { owed <- other.TryLockContext(t.Context()) }()
-		time.Sleep(100 * time.Millisecond) // it can't be seen from outside whom the Client suspects
+		time.Sleep(100 * time.Millisecond) // the test can't see which server the Client suspects
 		result := make(chan error, 1)
 		go func() { result <- call(m) }()
 		select {
@@ -72,8 +72,8 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 	}
 }
 
-// heldOn waits until these servers have the lock. One that a busy machine kept from answering was passed over; an
-// extension asks it for its vote again, sooner than the first renewal would.
+// heldOn waits until these servers have the lock. A server that a busy machine kept from answering was passed over. An
+// extension asks that server for its vote again, sooner than the first renewal would.
 func heldOn(t *testing.T, servers locktest.Servers, m *redimutex.Mutex) {
 	t.Helper()
 	l := m.Lease()
@@ -131,7 +131,7 @@ func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	l := m.Lease()
-	for _, s := range servers[:2] { // without its vote back from the first, the second would be the end
+	for _, s := range servers[:2] { // unless the first server's vote is regained, the second restart ends the lease
 		redistest.Wait(t, "the lock on all servers", func() bool {
 			return l.Err() != nil || !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
 		})
@@ -150,13 +150,13 @@ func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error
 	return nil
 }
 
-// A server is asked to vote again, and that is late on its way: it arrives after the release.
+// A server is asked to vote again. That request is late on its way, and arrives after the release.
 func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	t.Parallel()
 	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	m := client.Mutex("k")
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute)) // so that all know the scripts
+	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute)) // all servers know the scripts now
 	token := m.Lease().Token()
 	redistest.Wait(t, "the lock on all servers", func() bool {
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
@@ -190,7 +190,7 @@ func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
 	})
 	raising, lost := make(chan struct{}), make(chan struct{})
-	raises := sync.OnceFunc(func() { close(raising) }) // a server that does not know the script gets it again
+	raises := sync.OnceFunc(func() { close(raising) }) // it comes twice if the server does not know the script
 	fronts[2].On(func(command []string) redistest.Fate {
 		if slices.Contains(command, strconv.FormatInt(l.Fence(), 10)) {
 			raises()
@@ -205,11 +205,11 @@ func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
 	servers[1].Do("DEL", "k")
 	assert.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
 	close(lost)
-	require.NoError(t, client.Close()) // waits for what is under way
+	require.NoError(t, client.Close()) // waits for the commands under way
 	assert.Empty(t, servers[2].Get("k"))
 }
 
-// It says what each server has said, and not only that nothing was decided.
+// The error says what each server has answered, and not only that nothing was decided.
 func TestATryThatItsCtxCutsShortNamesTheServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	c := locktest.Start(t, 3)

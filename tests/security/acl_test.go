@@ -21,11 +21,11 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A permission is one of the sets of docs/security.md, and how to use all that it is for.
+// A permission is one of the sets in docs/security.md, and a function that uses everything that the set is for.
 type permission struct {
-	title string   // how the comment above the line begins
-	needs []string // titles of the sets that this one adds to, beside the first
-	words []string // what the line gives: keys, channels and commands
+	title string   // the beginning of the comment above the line
+	needs []string // titles of the sets that this set needs, besides the first one
+	words []string // the keys, channels and commands that the line allows
 	use   func(t *testing.T, s *redistest.Server, pool *redis.Pool) error
 }
 
@@ -39,7 +39,7 @@ func onThePage(t *testing.T) string {
 	return text
 }
 
-// granted reads the lines of the page.
+// granted reads the sets from the lines of the page.
 func granted(t *testing.T) []permission {
 	sets := []permission{
 		{title: "Lock,", use: useLock},
@@ -68,8 +68,7 @@ func granted(t *testing.T) []permission {
 
 const aclPassword = "p@ss word/of:locks"
 
-// allow makes the user have these permissions and no others, on a server that knows no scripts, and
-// returns a pool that logs in as that user.
+// allow gives the user exactly these permissions, on a server that knows no scripts, and returns a pool for that user.
 func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
 	t.Helper()
 	s.SetUser("locks", slices.Concat([]string{"reset", "resetchannels", "on", ">" + aclPassword}, words)...)
@@ -82,7 +81,7 @@ func allow(t *testing.T, s *redistest.Server, words []string) *redis.Pool {
 	return p
 }
 
-// denials returns what the server has refused since allow.
+// denials returns what the server has refused since the last call of allow.
 func denials(t *testing.T, s *redistest.Server) (objects []string) {
 	entries, err := redis.Values(s.Do("ACL", "LOG"), nil)
 	require.NoError(t, err)
@@ -121,7 +120,7 @@ func TestEachSetOfPermissionsIsEnoughAndNotTooMuch(t *testing.T) {
 		})
 		without := set.words
 		if set.title == "A Semaphore" || set.title == "An RWMutex" {
-			without = append(slices.Clone(without), "+pexpire") // without which what they have put in place would stay for ever
+			without = append(slices.Clone(without), "+pexpire") // without it, the keys that they have made would stay for ever
 		}
 		for _, word := range without {
 			t.Run(set.title+" without "+word, func(t *testing.T) {
@@ -178,7 +177,7 @@ func useLock(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return nil
 }
 
-// lockNow is Lock with its panic as an error.
+// lockNow is Lock, but returns the panic as an error.
 func lockNow(m *redimutex.Mutex) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -213,7 +212,7 @@ func useGuard(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return useOnce(t, pool, redimutex.WithTTL(500*time.Millisecond), redimutex.WithNodeTimeout(400*time.Millisecond), redimutex.WithRestartGuard())
 }
 
-// useSemaphore has one wait for the permit of another, and counts.
+// useSemaphore tries in vain for a permit that another Client has, extends that permit, and counts the permits.
 func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	open := func() *redimutex.Semaphore {
 		return newClient(t, pool, redimutex.WithTTL(aclTTL)).Semaphore("lock:permits", 1)
@@ -235,7 +234,7 @@ func useSemaphore(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	return l.Release(t.Context())
 }
 
-// What a script calls only where others wait or crash is in the page, too.
+// The page also has the commands that a script calls only if others wait or crash.
 func TestThePermissionsHaveEachCommandOfTheScripts(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields(onThePage(t))
@@ -252,7 +251,7 @@ func TestThePermissionsHaveEachCommandOfTheScripts(t *testing.T) {
 	}
 }
 
-// useReaders has a writer wait for a reader, another reader for the writer, and the writer become a reader.
+// useReaders makes a writer wait for a reader, and another reader for the writer. Then the writer becomes a reader.
 func useReaders(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	open := func() *redimutex.RWMutex {
 		return newClient(t, pool, redimutex.WithTTL(aclTTL)).RWMutex("lock:rw")
@@ -295,7 +294,7 @@ func useReaders(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	return errors.Join(<-results, <-results)
 }
 
-// useElection leads and looks who does.
+// useElection becomes the leader, and asks who leads.
 func useElection(t *testing.T, _ *redistest.Server, pool *redis.Pool) error {
 	e := election.New(newClient(t, pool), "lock:lead", "a", redimutex.WithTTL(aclTTL))
 	seen := errors.New("seen")
@@ -353,12 +352,12 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	s.Do("DEL", name)
 	redistest.Wait(t, "both have had the lock, or something was refused", func() bool { return len(results) == 2 || len(denials(t, s)) > 0 })
 	if len(denials(t, s)) > 0 {
-		end() // a waiter that can't be served would wait for the minute
+		end() // without this, a waiter that can't be served would wait for the whole minute
 	}
 	return errors.Join(<-results, <-results)
 }
 
-// Its place would stay in the queue, in front of all that come later, and the lock free behind it.
+// Otherwise its place would stay in the queue before all that come later, and the lock would stay free behind it.
 func TestAUserThatMayNotLeaveTheQueueIsRefusedBeforeItIsInIt(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	t.Parallel()

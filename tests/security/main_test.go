@@ -1,5 +1,5 @@
-// Package security_test holds what docs/security.md promises: permissions that are enough and not too much, no
-// password or token in a log or an error, and keys that are what their user named, whatever stands beside them.
+// Package security_test tests what docs/security.md promises: permissions that are enough and not too much, no password or
+// token in a log or an error, and keys that are what their user named, whatever other keys there are.
 package security_test
 
 import (
@@ -19,13 +19,13 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 var newMutex = locktest.Mutex
 
-// newClient returns a Client of one server that is closed at the end of the test.
+// newClient returns a Client of one server. It is closed at the end of the test.
 func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
 }
 
-// An eavesdropper has heard all that a program lets out: what is logged, and the errors that it gets.
+// An eavesdropper hears everything that a program may reveal: what is logged, and the errors that it gets.
 type eavesdropper struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,13 +37,13 @@ func (e *eavesdropper) Write(p []byte) (int, error) {
 	return e.text.Write(p)
 }
 
-// hear takes down an error in all the ways in which a program might print it or a part of it.
+// hear records an error in all the ways in which a program might print it or a part of it.
 func (e *eavesdropper) hear(err error) {
 	if err == nil {
 		return
 	}
 	fmt.Fprintf(e, "%v\n%+v\n%#v\n%q\n", err, err, err, err)
-	switch under := err.(type) { //nolint:errorlint // what it wraps is heard as well
+	switch under := err.(type) { //nolint:errorlint // the errors that it wraps are heard as well
 	case interface{ Unwrap() []error }:
 		for _, err := range under.Unwrap() {
 			e.hear(err)
@@ -53,7 +53,7 @@ func (e *eavesdropper) hear(err error) {
 	}
 }
 
-// hearAll takes down errors, and other values that a program might print.
+// hearAll records errors, and other values that a program might print.
 func (e *eavesdropper) hearAll(values ...any) {
 	for _, v := range values {
 		if err, ok := v.(error); ok {
@@ -74,7 +74,7 @@ func (e *eavesdropper) logger() redimutex.Option {
 	return redimutex.WithLogger(slog.New(slog.NewTextHandler(e, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true})))
 }
 
-// options has the eavesdropper listen to a Client.
+// options makes a Client report to the eavesdropper.
 func (e *eavesdropper) options() []redimutex.Option {
 	hear := func(event redimutex.Event) { e.hear(event.Err) }
 	return []redimutex.Option{

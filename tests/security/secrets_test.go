@@ -25,8 +25,7 @@ import (
 
 var anyUUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// Everything is switched on by turns, and everything goes wrong that can. No UUID is logged, whosever it is,
-// and none stands in an error.
+// Each option is used in turn, and everything goes wrong that can. No UUID is in a log or an error, whatever token it may be.
 func TestNoTokenIsLogged(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]redimutex.Option{
@@ -69,7 +68,7 @@ func TestNoTokenIsLogged(t *testing.T) {
 	}
 }
 
-// hold takes the lock, lets harm happen to it, and hears what comes of it.
+// hold takes the lock, lets harm happen to it, and hears the results.
 func hold(ctx context.Context, m, rival *redimutex.Mutex, ears *eavesdropper, harm func()) {
 	ears.hearAll(m.LockContext(ctx, time.Second), m)
 	ears.hearAll(rival.TryLockContext(ctx), rival.LockContext(ctx, 20*time.Millisecond))
@@ -79,13 +78,13 @@ func hold(ctx context.Context, m, rival *redimutex.Mutex, ears *eavesdropper, ha
 		ears.hearAll(l.Extend(ctx, time.Second), l.Err(), context.Cause(l.Context(ctx)))
 	}
 	ears.hearAll(m.UnlockContext(ctx))
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // what harm has left may never expire
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // a key that harm has left may never expire
 	defer cancel()
 	ears.hearAll(m.Do(ctx, func(ctx context.Context) error { harm(); return context.Cause(ctx) }))
 }
 
-// The texts of all scripts that a server gets to see are put together from our files, whatever the keys
-// and labels, and no key does anything but to name a lock.
+// All scripts that a server gets are put together from the files of this module, whatever the keys and labels are. A key only
+// names a lock.
 func TestScriptsAreConstantWhateverTheKeys(t *testing.T) {
 	t.Parallel()
 	first := scriptsSent(t, []string{"a", "b"})
@@ -105,12 +104,12 @@ func TestScriptsAreConstantWhateverTheKeys(t *testing.T) {
 	}
 }
 
-// comments, blank lines and indentation are not sent.
+// comments matches what is not sent: comments, blank lines and indentation.
 var comments = regexp.MustCompile(`(?m)^ *(--.*)?\n|^ +`)
 
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// scriptsSent locks keys in all ways, and returns the scripts that the server was sent.
+// scriptsSent locks keys in all ways, and returns the scripts that the server has got.
 func scriptsSent(t *testing.T, keys []string) map[string]bool {
 	s := redistest.Start(t)
 	s.Do("SET", "canary", "alive")
@@ -160,7 +159,7 @@ func lockAndRelease(t *testing.T, s *redistest.Server, key string, opts []redimu
 	redistest.Wait(t, "the lock is free", func() bool { return !s.Exists(key) })
 }
 
-// A password of one letter is in every error there is. What kind of error it is does not depend on that.
+// A password of one letter occurs in every error. The class of the error must not depend on that.
 func TestAPasswordThatOccursInAnErrorDoesNotChangeItsClass(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
@@ -176,7 +175,7 @@ func TestAPasswordThatOccursInAnErrorDoesNotChangeItsClass(t *testing.T) {
 		_, err = admin.Do("CONFIG", "SET", "maxclients", 1)
 		require.NoError(t, err)
 		told := false
-		redistest.Wait(t, "the server's words", func() bool { // it may hang up before they can be read
+		redistest.Wait(t, "the server's words", func() bool { // the server may hang up before its words can be read
 			err := m.TryLockContext(t.Context())
 			require.ErrorIs(t, err, redimutex.ErrUnavailable, "with the password %q", password)
 			told = told || strings.Contains(err.Error(), "max number of clients reached")
@@ -191,7 +190,7 @@ func TestAPasswordThatOccursInAnErrorDoesNotChangeItsClass(t *testing.T) {
 	}
 }
 
-// Each pool is one that a program has made, and whose errors quote its password.
+// A program has made each of these pools, and their errors quote the password.
 func TestNoPasswordOfAPoolIsInAnErrorOrALog(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
@@ -257,7 +256,7 @@ func TestNoPasswordOfAPoolIsInAnErrorOrALog(t *testing.T) {
 	}
 }
 
-// retold is what a pool says that tells where it can't connect to.
+// retold returns the error of a pool that names the URL to which it can't connect.
 func retold(addr, secret string) error {
 	return fmt.Errorf("no connection to %v", "redis://app:"+secret+"@"+addr)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// names are keys that a user may choose, with the ones that look like what stands beside another lock.
+// names are keys that a user may choose. Some look like the keys that stand beside another lock.
 var names = []string{
 	"a", "{a}", "a:fence", "{a}:fence", "{a}:fence.", "a:queue", "{a}:queue", "{a}:queue.", "b{a}", "{a}b", "{}a", "a{}", "}a{", "a}", "{a",
 	"{{a}}", "fence:a", "fence:{a}", "queue:{a}", "{a}:fence:fence", "redimutex", "ä ö", "a\nb", "\x00\xff",
 }
 
-// enough is more than the machine needs for anything here.
+// enough is a node timeout that is longer than the machine needs for anything here.
 var enough = redimutex.WithNodeTimeout(4 * time.Second)
 
 func TestLocksOfAllNamesAreHeldAtOnce(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLocksOfAllNamesAreHeldAtOnce(t *testing.T) {
 			s := redistest.Start(t)
 			c := locktest.Client(t, []redimutex.Pool{s.Pool()}, append(opts, enough)...)
 			order := slices.Clone(names)
-			for round := range 2 { // in the second one the first has left its fence counters
+			for round := range 2 { // the first round leaves fence counters for the second
 				slices.Reverse(order)
 				var held []*redimutex.Mutex
 				for _, k := range order {
@@ -57,8 +57,8 @@ func TestLocksOfAllNamesAreHeldAtOnce(t *testing.T) {
 	}
 }
 
-// contend has a process hold the lock of key and another wait for it, so that all the keys are there that
-// belong to it, until the function is called that it returns.
+// contend makes one process hold the lock of key and another wait for it. So all keys that belong to the lock exist until the
+// test calls end.
 func contend(t *testing.T, s *redistest.Server, key string) (holder *redimutex.Mutex, siblings []string, end func()) {
 	t.Helper()
 	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithQueue(), enough, redimutex.WithTTL(time.Minute)}

@@ -14,8 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Not parallel: it looks at what the whole process allocates.
-func TestAValueOfManyMegabytesIsAHolderLikeAnyOther(t *testing.T) { // alone: what others allocate would count
+// Not parallel: the test measures what the whole process allocates.
+func TestAValueOfManyMegabytesIsAHolderLikeAnyOther(t *testing.T) {
 	const size = 16 << 20
 	s := redistest.Start(t)
 	s.Do("SETRANGE", "k", size-1, "x")

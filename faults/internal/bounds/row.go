@@ -1,5 +1,5 @@
-// Package bounds holds every verb to its bound, over every kind of pool and in every way in which a server
-// can hang. The calls, the pools and the ways are those of the tests, in internal/redistest/bounds.
+// Package bounds checks that every verb keeps to its bound, over every kind of pool and in every way in which a server can
+// hang. The calls, the pools and the ways are those of the tests, in internal/redistest/bounds.
 package bounds
 
 import (
@@ -23,12 +23,12 @@ func Rows() []evidence.Row {
 
 const (
 	limit = 50 * time.Millisecond
-	// A call that is under way for so long after its bound is waited for no longer, and the server goes on.
+	// If a call is still under way this long after its bound, the row stops waiting for it, and the server goes on.
 	patience      = time.Second
-	shortPatience = 5 * time.Second // where no times are judged: such a call would last as long as the server hangs
+	shortPatience = 5 * time.Second // where no times are judged: only a call that lasts as long as the hang takes longer
 )
 
-// play has each way of hanging meet some kinds of pools, and then the next ones, until the time is over.
+// play tests each way of hanging with some kinds of pools, and then with the next kinds, until the time is over.
 func play(s *evidence.Scene) {
 	width, wait := 3, shortPatience // kinds of pools at once
 	if s.Long {
@@ -38,7 +38,7 @@ func play(s *evidence.Scene) {
 	ways := calls.Ways()
 	random.Shuffle(len(ways), func(i, j int) { ways[i], ways[j] = ways[j], ways[i] })
 	benches, all := make([]*calls.Bench, len(ways)), make([]tally, len(ways))
-	kinds := make([][]calls.Kind, len(ways)) // that are still to come
+	kinds := make([][]calls.Kind, len(ways)) // by way: the kinds that are still to come
 	began := time.Now()
 	more := func(round int) bool { // every way comes once, however long that takes
 		return s.Context().Err() == nil && !s.Failed() && (round == 0 || time.Since(began) < s.Time)
@@ -76,14 +76,14 @@ func play(s *evidence.Scene) {
 	}
 }
 
-// A tally is how the calls have kept their bounds while the server hung in one way.
+// A tally says how calls have kept to their bounds while the server hung in one way.
 type tally struct {
 	held, tried, unready int
-	beyond               time.Duration // the worst, beyond the machine's own lateness
+	beyond               time.Duration // by how much the worst call was over its bound, apart from the machine's own lateness
 	worst                string
 }
 
-// add takes in what came of calls that were made at once, while the machine was late by so much.
+// add counts the results of calls that were made at the same time, while the machine was late by up to late.
 func (y *tally) add(cells []*calls.Cell, late time.Duration, timed bool) {
 	for _, c := range cells {
 		if c.Unready != "" {

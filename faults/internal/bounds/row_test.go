@@ -17,7 +17,7 @@ func TestNoCallLastsAsLongAsItsServerHangs(t *testing.T) {
 	assert.Len(t, Rows()[0].Hold(t, 0).Figures, len(calls.Ways()), "every way comes soon")
 }
 
-// One call in thousands that outlasts its bound is enough, and a machine that was late is no excuse for more.
+// One call in thousands that outlasts its bound makes the row fail. The lateness of the machine excuses no more than itself.
 func TestOneCallThatOutlastsItsBoundIsFound(t *testing.T) {
 	kind, verb := calls.Kinds()[0], calls.Verbs()[0]
 	outcome := func(timed bool, c calls.Cell, late time.Duration) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// role is that of the processes of candidates.
+// role is the name of the processes of candidates.
 const role = "election"
 
 // A job is what a process of candidates does.
@@ -22,26 +22,26 @@ type job struct {
 	Addrs []string // of the servers, as this process reaches them
 }
 
-// A message is what a candidate says; as an order to it, that it is to resign.
+// A message is what a candidate says. As an order to a process, it says that the candidates have to resign.
 type message struct {
 	Who   string
 	Term  int64
-	Begun bool             // f has begun
+	Begun bool             // the candidate has just begun to lead
 	Valid evidence.Instant // the candidate did lead at this time
 }
 
 const (
 	key = "election"
 	ttl = time.Second
-	// A crowded machine is not a broken server.
+	// Long enough for a busy machine, which is no broken server.
 	nodeTimeout = 300 * time.Millisecond
 
 	pace = 3 * time.Millisecond // of a leader that looks whether it still leads
 	seat = 3                    // candidates in a process
 )
 
-// Main is main of the processes of candidates: a program that uses this package calls it first of all. It
-// returns only in the other processes.
+// Main is the main function of the processes of candidates. A program that uses this package must call it first. It returns
+// only in other processes.
 func Main() {
 	crew.Main(role, func(p *crew.Post) error {
 		var j job
@@ -78,8 +78,8 @@ func Main() {
 	})
 }
 
-// govern says again and again that this candidate leads, as long as it does. A time is taken before the look: who
-// leads at the look did so then.
+// govern reports again and again that this candidate leads, as long as it does. It takes the time before it looks: a candidate
+// that leads at the look also led at that time.
 func govern(ctx context.Context, e *lead.Election, name string, p *crew.Post) {
 	m := message{Who: name, Term: lead.Term(ctx), Begun: true}
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
-// A term is what was heard of one lead.
+// A term is what the judge has heard of one term.
 type term struct {
 	who      string
 	from, to evidence.Instant // when its leader led first and last, as far as it has said; 0: it has not
@@ -18,9 +18,9 @@ type term struct {
 type judge struct {
 	mu    sync.Mutex
 	terms map[int64]*term
-	told  map[int64]string // by an observer
-	begun int              // how many leads
-	last  string           // who has begun last
+	told  map[int64]string // by term: the leader that an observer was told
+	begun int              // how many terms have begun
+	last  string           // the candidate that has begun to lead last
 	at    evidence.Instant // when
 	wrong []string
 }
@@ -57,7 +57,7 @@ func (j *judge) observed(number int64, who string) {
 	j.told[number] = who
 }
 
-// leader returns who has begun to lead last, how many have, and when.
+// leader returns the candidate that has begun to lead last, how many terms have begun, and when the last one did.
 func (j *judge) leader() (who string, begun int, at evidence.Instant) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package election has leaders killed, paused, cut off and made to resign, and counts leaders.
+// Package election kills, pauses and cuts off leaders and makes them resign, and counts leaders.
 package election
 
 import (
@@ -37,7 +37,8 @@ func Rows() []evidence.Row {
 	})}
 }
 
-// A strike is what is done to the leaders. The process that was hit is back when later is over, unless it was killed.
+// A strike is a fault that hits the leader. The process that was hit is back when all calls of later have ended, unless it was
+// killed.
 type strike struct {
 	name string
 	hit  func(x *scene, p *process)
@@ -61,7 +62,7 @@ var strikes = []strike{
 	}},
 }
 
-// A scene is the servers, the processes, and who judges them.
+// A scene has the servers, the processes, and the judge.
 type scene struct {
 	*evidence.Scene
 	servers int
@@ -69,7 +70,7 @@ type scene struct {
 	judge   *judge
 	hired   int
 	all     []*process
-	pending sync.WaitGroup // what is undone later
+	pending sync.WaitGroup // the calls of later that have not ended
 }
 
 // play strikes again and again, and returns what held.
@@ -120,7 +121,7 @@ func (x *scene) play() evidence.Figure {
 		x.Progress(int(time.Since(began)/time.Millisecond), int(x.Time/time.Millisecond))
 	}
 	for _, p := range x.all {
-		p.kill() // what it has said is heard when it has ended
+		p.kill() // when kill returns, the judge has heard all that the process said
 	}
 	terms, wrong := x.judge.verdict()
 	f.Tried, f.Held = f.Tried+terms, f.Held+max(0, terms-len(wrong))
@@ -135,7 +136,7 @@ func (x *scene) play() evidence.Figure {
 	return f
 }
 
-// patience is how long a new leader may take, on a machine of which nothing is known.
+// patience is how long a new leader may take, on a machine whose load is not known.
 const patience = 30 * time.Second
 
 // next waits until more than begun candidates have begun to lead, and returns when the last did.
@@ -148,7 +149,7 @@ func (x *scene) next(begun int) (at evidence.Instant, ok bool) {
 	return 0, false
 }
 
-// A process is one with candidates.
+// A process has some of the candidates.
 type process struct {
 	*crew.Hand[message]
 	name    string
@@ -180,7 +181,7 @@ func (x *scene) hire() *process {
 	return p
 }
 
-// process returns the one that is alive whose candidate that is, or nil.
+// process returns the living process to which the candidate belongs, or nil.
 func (x *scene) process(who string) *process {
 	for _, p := range x.all {
 		if !p.dead && strings.HasPrefix(who, p.name) {
@@ -220,7 +221,7 @@ func (x *scene) later(d time.Duration, undo func()) {
 	})
 }
 
-// observe has an observer tell the judge who leads, until the end.
+// observe lets an observer tell the judge who leads, until the end of the row.
 func (x *scene) observe() {
 	pools := make([]redimutex.Pool, len(x.running))
 	for i, s := range x.running {

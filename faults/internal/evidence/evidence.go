@@ -1,5 +1,5 @@
-// Package evidence is what the fault scenarios and the report have in common: the rows of the table
-// of faults, and what came of running them.
+// Package evidence is what the fault scenarios and the report have in common: the rows of the table of faults, and their
+// results.
 package evidence
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Stage plays a row, or a part of it, with what is made for tests.
+// Stage plays a row, or a part of it, with a testing.TB, so that it can use what is made for tests.
 func Stage(ctx context.Context, play func(t testing.TB)) error { return redistest.Stage(ctx, play) }
 
-// ErrSkipped is a row that this machine can't run.
+// ErrSkipped is the error of a row that this machine can't run.
 var ErrSkipped = redistest.ErrSkipped
 
 // A Row is one line of the table: a fault, and what must hold under it.
@@ -26,12 +26,12 @@ type Row struct {
 	Fault string // what is done to the locks
 	Must  string // what must hold, in the words of the table
 	Short time.Duration
-	Long  time.Duration // about how long it takes in the short and the long version
+	Long  time.Duration // Short and Long: about how long each version takes
 	Run   func(ctx context.Context, s Setup) (Result, error)
 }
 
-// Hold plays the short version of the row in a test, for so long, or 0 for as long as the row wants. The test fails unless all
-// held, and is skipped on a machine that can't run the row.
+// Hold plays the short version of the row in a test, for about d, or for about Short if d is 0. The test fails unless all
+// held. It is skipped on a machine that can't run the row.
 func (r Row) Hold(t *testing.T, d time.Duration) Result {
 	t.Helper()
 	result, err := r.Run(t.Context(), Setup{Seed: 1, Time: cmp.Or(d, r.Short), Dir: t.TempDir(), Report: func(int, int) {}})
@@ -56,28 +56,28 @@ func (r Row) Hold(t *testing.T, d time.Duration) Result {
 // A Setup is what a row runs with.
 type Setup struct {
 	Seed   uint64
-	Time   time.Duration // about how long it may take; it ends by count where that comes first
+	Time   time.Duration // about how long the row may take; its repetitions may end it earlier
 	Long   bool          // the long version: all the repetitions that the table asks for
 	Dir    string        // for pictures and histories; it exists
 	Report func(done, of int)
 }
 
-// A Result is what came of a row.
+// A Result is the outcome of a row.
 type Result struct {
 	Figures []Figure // ours first
 	Notes   []string // whole sentences for the report
 	Files   []string // pictures and the like, names in Setup.Dir
 }
 
-// Ours is the name under which our own figures stand.
+// Ours is the name of this library in its figures.
 const Ours = "redimutex"
 
-// A Figure is how one library did: what must hold held so many times of so many tries.
+// A Figure says how one library did: what must hold did hold in Held of Tried tries.
 type Figure struct {
 	Library     string // with what was switched on, if that matters
 	Held, Tried int
 	Worst       string // the worst case in words and units, such as "p99 3.1 ms, limit 5 ms"
-	NotJudged   bool   // a comparison: it may fail and the run passes all the same
+	NotJudged   bool   // a comparison: even if it fails, the run passes
 }
 
 // Count adds one try.
@@ -99,8 +99,7 @@ func (f Figure) String() string {
 	return s
 }
 
-// OK reports whether all figures that are judged are as they must be. A result without a figure of
-// ours has shown nothing.
+// OK reports whether all figures that are judged are as they must be. A result without such a figure has shown nothing.
 func (r Result) OK() bool {
 	shown := false
 	for _, f := range r.Figures {

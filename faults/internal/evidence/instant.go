@@ -18,14 +18,14 @@ func Now() Instant {
 	return Instant(ts.Nano())
 }
 
-// origin is one moment on both clocks, of which the one that Go has counts the same nanoseconds.
+// origin is one moment on both clocks. Go's monotonic clock counts the same nanoseconds as that of an Instant.
 var origin = func() (o struct {
 	instant Instant
 	time    time.Time
 },
 ) {
 	apart := time.Hour
-	for range 100 { // the two are taken one after the other, and something may come between
+	for range 100 { // the clocks are read one after the other, and this goroutine may be held up in between
 		i := Now()
 		t := time.Now()
 		if d := Now().Sub(i); d < apart {
@@ -35,8 +35,8 @@ var origin = func() (o struct {
 	return o
 }()
 
-// InstantOf converts t. What it gets wrong, by less than a microsecond, is too early, so no caller is blamed for
-// more than was promised.
+// InstantOf converts t. The result may be too early by less than a microsecond, and is never too late, so no library is blamed
+// for more than it promised.
 func InstantOf(t time.Time) Instant { return origin.instant.Add(t.Sub(origin.time)) }
 
 func (i Instant) Time() time.Time                 { return origin.time.Add(i.Sub(origin.instant)) }

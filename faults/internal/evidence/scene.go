@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Scene is a row while it is played: what it starts ends with it, and what it finds is noted here.
+// A Scene is a row while it is played. What the row starts ends with the Scene, and what the row finds is noted in it.
 type Scene struct {
 	testing.TB
 	Setup
@@ -20,7 +20,7 @@ type Scene struct {
 	struck map[string]int
 }
 
-// Played is a row with what plays it. It fails as a test does.
+// Played returns row with a Run that calls play. The row fails as a test does.
 func Played(row Row, play func(s *Scene)) Row {
 	row.Run = func(ctx context.Context, setup Setup) (Result, error) {
 		s := &Scene{Setup: setup, Row: row}
@@ -72,13 +72,12 @@ func (s *Scene) Must(err error) {
 	}
 }
 
-// Random returns the source of chance for a part of the row, so that parts which run side by side do not depend on each
-// other.
+// Random returns the random numbers for a part of the row. So parts that run side by side do not depend on each other.
 func (s *Scene) Random(part int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, uint64(part))) //nolint:gosec // it has to be repeatable
 }
 
-// Round plays something on a stage of its own, so that what belongs to it is gone afterwards.
+// Round plays f on a stage of its own, so that all that f has started is gone afterwards.
 func (s *Scene) Round(f func(t testing.TB)) { s.Must(Stage(s.Context(), f)) }
 
 // SideBySide plays n parts at the same time. When one fails the row fails.
@@ -98,8 +97,8 @@ func (s *Scene) SideBySide(n int, play func(i int) error) {
 	}
 }
 
-// A Quota says how often something is repeated. The long version goes on until it has both the repetitions and the time; the
-// short one ends with either.
+// A Quota says how often a part of a row is repeated. The long version goes on until it has both the repetitions and the time.
+// The short version ends with either, after one repetition at least.
 type Quota struct {
 	Done int
 
@@ -108,7 +107,7 @@ type Quota struct {
 	end   time.Time
 }
 
-// Quota is so many repetitions of the short and of the long version, within the time of the row.
+// Quota returns a Quota with these numbers of repetitions for the short and the long version, and with the time of the row.
 func (s *Scene) Quota(short, long int) *Quota {
 	q := &Quota{scene: s, want: short}
 	d := s.Row.Short

@@ -9,13 +9,13 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Strike is what is done to a server, which is as it was when Hit returns.
+// A Strike is a fault of a server. When Hit returns, the server is as it was before.
 type Strike struct {
 	Name string
 	Hit  func(s *redistest.Server, wait func())
 }
 
-// What can be done to every server.
+// These faults are possible with every server.
 var (
 	Restart    = Strike{"kill -9 and restart of a server", func(s *redistest.Server, wait func()) { s.Kill(); wait(); s.Restart() }}
 	Stop       = Strike{"SIGSTOP of a server", func(s *redistest.Server, wait func()) { s.Pause(); wait(); s.Resume() }}
@@ -33,7 +33,7 @@ func (s *Scene) Struck(what string) {
 	s.struck[what]++
 }
 
-// Strikes says how often which fault was counted.
+// Strikes says how often each fault was counted.
 func (s *Scene) Strikes() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Noise is how late this machine's timers are, apart from anything that we do with locks. What a
-// row measures can't be more punctual than that.
+// Noise measures how late this machine's timers are, whatever the locks do. What a row measures can't be more punctual.
 type Noise struct{ *redistest.Lateness }
 
 // NoiseStep is how long each nap of a Noise lasts.
@@ -34,14 +33,14 @@ type Sample struct {
 // Punctual is how late timers may be on a machine that has little else to do.
 const Punctual = 2 * time.Millisecond
 
-// A Bound is what samples are held against.
+// A Bound is a limit for samples.
 type Bound struct {
 	Limit   time.Duration
 	Words   string        // the limit in words
-	Strict  bool          // the limit is judged, with the noise added to it, for each of Steps; else only Slack is
-	Steps   int           // how often a busy machine can hold up what is measured
-	Share   float64       // of the samples that have to keep to it: 1, or 0.99
-	Slack   time.Duration // for a machine of which nothing is known
+	Strict  bool          // Allows adds the noise to the limit, once for each of Steps; otherwise it adds Slack
+	Steps   int           // how often a busy machine can delay what is measured
+	Share   float64       // the share of the samples that must keep to it: 1, or 0.99
+	Slack   time.Duration // for a machine whose load is not known
 	Unheard int           // tries that ended without a sample, and never held
 }
 

@@ -16,8 +16,8 @@ import (
 
 const slots = 16384
 
-// startCluster starts three primaries with a replica each. Machine i and machine i+3 have a primary
-// and its replica.
+// startCluster starts three primaries with a replica each. Machines 0 to 2 have the primaries, and machine i+3 has the replica
+// of the primary on machine i.
 func startCluster(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
 	g := &group{kind: "Cluster", lag: lag, wires: w}
@@ -82,7 +82,7 @@ func clusterText(s *redistest.Server, what string) string {
 	return text
 }
 
-// aim makes a primary the victim, and finds a tag for keys that belong to it.
+// aim makes a primary the victim, and in a Cluster finds a tag for keys of that primary.
 func (g *group) aim(victim int, seed uint64) {
 	g.victim = victim
 	if g.kind == "Sentinel" {

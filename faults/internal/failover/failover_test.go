@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// What is lost without WithReplicas shows that it would be seen if something were lost with it.
+// Locks are lost without WithReplicas. So the row would also see a loss with WithReplicas.
 func TestFailoverLosesNoLockThatAReplicaConfirmed(t *testing.T) {
 	lost := map[string]int{}
 	for _, f := range Rows()[0].Hold(t, 0).Figures {
@@ -25,7 +25,7 @@ func TestFailoverLosesNoLockThatAReplicaConfirmed(t *testing.T) {
 	assert.Zero(t, lost[withReplicas])
 }
 
-// A lock that was lost, or a fence that fell, in one of many scenes is enough.
+// One lost lock, or one fallen fence, in one of many scenes makes the row fail.
 func TestOneLostLockOrFallenFenceIsFound(t *testing.T) {
 	seen := func(lost, falls int) evidence.Result {
 		var a all
@@ -50,7 +50,7 @@ func TestOneLostLockOrFallenFenceIsFound(t *testing.T) {
 	assert.False(t, seen(0, 1).OK())
 }
 
-// A library that acknowledges before a replica has the lock is found, though it claims to wait.
+// The row finds a library that claims to wait for a replica, but acknowledges before the replica has the lock.
 func TestLockerThatDoesNotWaitForReplicasIsFound(t *testing.T) {
 	if !redistest.Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis has no replicas")
@@ -64,7 +64,7 @@ func TestLockerThatDoesNotWaitForReplicasIsFound(t *testing.T) {
 	require.NoError(t, err)
 	for _, l := range s.ledgers {
 		if l.name == async {
-			l.judged, l.name = true, withReplicas // it poses as the other
+			l.judged, l.name = true, withReplicas // it poses as the one that waits
 		} else if l.name == withReplicas {
 			l.acks, l.lost = nil, 0
 		}

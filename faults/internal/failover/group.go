@@ -14,23 +14,22 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A group is servers of which one is the primary of our keys, and is replaced when it fails. Machine i
-// has server i.
+// A group is a set of servers. One of them is the primary of the keys, and is replaced when it fails. Machine i has server i.
 type group struct {
 	kind    string // Sentinel or Cluster
 	lag     delay
 	wires   *wires
 	servers []*redistest.Server
-	addrs   []string // where the rest of the world finds the servers
-	doors   []string // where to ask for the primary: the Sentinels, or the nodes
+	addrs   []string // where all others find the servers
+	doors   []string // where clients ask for the primary: the Sentinels, or the nodes
 	victim  int      // the primary that is about to fail
-	tag     string   // with this in braces a key belongs to the victim
+	tag     string   // a key with this tag in braces belongs to the victim
 	primary func() int
 }
 
 const groupName = "main"
 
-// replicating lets replicas be in step soon.
+// replicating makes replicas be in step soon.
 var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
 // startSentinel starts a primary with two replicas, and three Sentinels.
@@ -85,8 +84,8 @@ func startSentinel(t testing.TB, lag delay) *group {
 	return g
 }
 
-// pool returns a pool that follows the primary, for the rest of the world; or if beside for a client on the machine of the
-// victim, which knows of no other server. A library that wants a pool of redigo gets the second.
+// pool returns a pool that follows the primary. With beside, the pool is for a client on the machine of the victim, and knows
+// no other server than the victim. The second result is for a library that wants a pool of redigo.
 func (g *group) pool(t testing.TB, beside bool) (redimutex.Pool, *redis.Pool) {
 	switch {
 	case beside:
@@ -97,7 +96,7 @@ func (g *group) pool(t testing.TB, beside bool) (redimutex.Pool, *redis.Pool) {
 		return p, p
 	case g.kind == "Sentinel":
 		p := following.Sentinel(t, g.doors, groupName)
-		p.MaxConnLifetime, p.TestOnBorrow = 0, nil // the role is asked for only when it dials: more locks in little time
+		p.MaxConnLifetime, p.TestOnBorrow = 0, nil // the role is checked only when the pool dials: more locks in little time
 		return p, p
 	}
 	c := following.Refreshed(t, g.doors, patience)
@@ -108,7 +107,7 @@ func dialFrom(machine int) *net.Dialer {
 	return &net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(clientIP(machine))}}
 }
 
-// patience is what everybody has for a server that doesn't answer.
+// patience is how long all clients wait for a server that doesn't answer.
 const patience = 500 * time.Millisecond
 
 // has returns the value of each key on a server, asked directly.

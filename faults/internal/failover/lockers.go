@@ -16,10 +16,10 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// ttl is far longer than a scene takes, so that whatever is missing in the end was lost.
+// ttl is far longer than a scene takes, so that a lock that is missing in the end was lost.
 const ttl = 5 * time.Minute
 
-// A try takes a lock once, and returns what stands in its key.
+// A try makes one try to take a lock, and returns the value of its key and the fence.
 type try func(ctx context.Context, key string) (token string, fence int64, err error)
 
 // A locker is a library, and how it is used.
@@ -27,7 +27,7 @@ type locker struct {
 	name    string
 	judged  bool
 	ours    bool
-	workers int // for the rest of the world; as many are on the victim's machine
+	workers int // on no server's machine; as many are on the victim's machine
 	open    func(t testing.TB, g *group, beside bool) try
 }
 
@@ -65,7 +65,7 @@ func redimutexTry(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) t
 	return trying(peers.Redimutex(client, false))
 }
 
-// goRedis is what pool is, for a library that uses go-redis.
+// goRedis is the counterpart of pool for a library that uses go-redis.
 func goRedis(g *group, beside bool) goredis.UniversalClient {
 	switch {
 	case beside:
@@ -83,7 +83,7 @@ func goRedis(g *group, beside bool) goredis.UniversalClient {
 	})
 }
 
-// trying takes a lock of a library, once.
+// trying returns a try with the locks of l.
 func trying(l peers.Library) try {
 	return func(ctx context.Context, key string) (string, int64, error) {
 		s := l.Slot(key)

@@ -1,5 +1,5 @@
-// Package failover counts the locks that were acknowledged and then forgotten, when the primary of a
-// Sentinel group or of a Cluster is killed, paused or cut off.
+// Package failover counts the locks that were acknowledged and then forgotten when the primary of a Sentinel group or of a
+// Cluster is killed, paused or cut off.
 package failover
 
 import (
@@ -24,15 +24,15 @@ func Rows() []evidence.Row {
 	}, playAll)}
 }
 
-// A plan is a group of servers and what is done to its primaries, one after another.
+// A plan is a group of servers and the faults of its primaries, one after another.
 type plan struct {
 	start  func(testing.TB, delay) *group
 	lag    delay
 	faults []string
 }
 
-// plans are the scenes of one round. A Sentinel group gets one fault, because it takes long to be
-// whole again; a Cluster has a primary for each.
+// plans returns the plans of one round. A Sentinel group gets one fault, because it takes long to recover. A Cluster has a
+// primary for each fault.
 func plans(long bool) []plan {
 	if !long {
 		return []plan{
@@ -48,21 +48,21 @@ func plans(long bool) []plan {
 		}
 		all = append(all, plan{startCluster, lag, []string{killed, paused, partitioned}})
 	}
-	// The replica that confirms at once has to be the one that is promoted.
+	// Here one replica confirms at once, and the other one lags. The first has to be promoted.
 	for _, fault := range []string{killed, paused, partitioned} {
 		all = append(all, plan{startSentinel, delay{100 * time.Millisecond, true}, []string{fault}})
 	}
 	return all
 }
 
-// all is what the scenes have shown until now.
+// all has the scenes that were played so far.
 type all struct {
 	mu     sync.Mutex
 	scenes []*scene
 }
 
-// playAll plays the plans of a round, and in the long version more rounds while there is time. The first is always played to its
-// end, because it has every kind of scene.
+// playAll plays the plans of a round, and in the long version more rounds while there is time. The first round is always
+// played to its end, because it has every kind of scene.
 func playAll(s *evidence.Scene) {
 	var seen all
 	for q := s.Quota(1, 1); q.More(); q.Done++ {
@@ -106,7 +106,7 @@ func (p plan) play(ctx context.Context, t testing.TB, seed uint64, seen *all) {
 	}
 }
 
-// figures adds up.
+// figures adds up the results of the scenes.
 func (a *all) figures() (figures []evidence.Figure) {
 	fences := evidence.Figure{Library: evidence.Ours + " fences"}
 	for _, kind := range lockers() {

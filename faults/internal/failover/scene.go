@@ -20,21 +20,21 @@ const (
 	partitioned = "partitioned"
 )
 
-// An ack is a lock that a library said was ours.
+// An ack is a lock that a library has acknowledged.
 type ack struct {
 	key, token string
 	fence      int64
 	asked, got time.Time
 }
 
-// A ledger is what a library has acknowledged, and what became of it.
+// A ledger has the locks that a library has acknowledged, and what became of them.
 type ledger struct {
 	locker
 	mu    sync.Mutex
 	acks  []ack
-	lost  int // are not on the new primary, though they are valid
-	rises int // fences of those who came later that were higher
-	falls int // or were not
+	lost  int // acks that are not on the new primary, though they are valid
+	rises int // fences of later holders that were higher
+	falls int // fences of later holders that were not higher
 	slow  time.Duration
 }
 
@@ -45,7 +45,7 @@ func (l *ledger) add(a ack) {
 	l.slow = max(l.slow, a.got.Sub(a.asked))
 }
 
-// A scene is one failover, with everybody locking one key after another all the time.
+// A scene is one failover, in which all workers lock one key after another all the time.
 type scene struct {
 	*group
 	fault   string
@@ -57,7 +57,7 @@ type scene struct {
 // traffic is how long there is traffic before the fault and after it.
 const traffic = time.Second
 
-// play has the victim fail, and returns what became of the locks.
+// play makes the victim fail, and returns the scene, in which the locks were judged.
 func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64) *scene {
 	s := &scene{group: g, fault: fault, random: rand.New(rand.NewPCG(seed, 17))}
 	for _, l := range lockers() {
@@ -81,7 +81,7 @@ func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64
 	})
 	s.took = time.Since(began)
 	s.wait(ctx, traffic/2)
-	switch fault { // those who hung, or were cut off, come back with what they have in hand
+	switch fault { // a primary that hung or was cut off comes back with all that is still under way
 	case paused:
 		old.Resume()
 	case partitioned:
@@ -112,7 +112,7 @@ func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {
 							a.got = time.Now()
 							l.add(a)
 						}
-						s.wait(ctx, time.Millisecond) // so that two cores can do it
+						s.wait(ctx, time.Millisecond) // so that two cores are enough
 					}
 				})
 			}
@@ -124,7 +124,7 @@ func (s *scene) start(ctx context.Context, t testing.TB) (stop func()) {
 	}
 }
 
-// successors is how many locks of each kind somebody else takes in the end, to see its fence.
+// successors is how many lost locks, and how many kept ones, another client takes in the end, to compare its fences.
 const successors = 200
 
 // judge compares what was acknowledged with what the new primary knows.
@@ -147,7 +147,7 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 		for i, a := range l.acks {
 			switch {
 			case time.Since(a.asked) > ttl*9/10:
-				continue // it may be over by now
+				continue // the lease may be over by now
 			case values[i] != a.token:
 				lost = append(lost, a)
 			default:
@@ -162,11 +162,12 @@ func (s *scene) judge(ctx context.Context, t testing.TB) {
 	}
 }
 
-// succeed has somebody else take locks after their holders, those of them that are there still as if
-// they had expired, and looks whether its fences are higher.
+// succeed takes locks as another client, after their holders, and looks whether its fences are higher. If a lock still exists,
+// succeed deletes it first, as if it had expired.
 func (s *scene) succeed(ctx context.Context, t testing.TB, l *ledger, now int, before []ack) {
 	s.random.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
-	// Straight to the new primary, and with patience: a busy machine may need more than a node timeout to find it each time.
+	// Straight to the new primary, and with a long node timeout: a busy machine may need more than a usual one to find it
+	// each time.
 	lock := redimutexTry(t, s.servers[now].Pool(), redimutex.WithNodeTimeout(20*time.Second))
 	for _, a := range before[:min(successors, len(before))] {
 		s.servers[now].Do("DEL", a.key)

@@ -10,9 +10,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Wires carry all traffic of a group of servers, so that replication can be made slow, and one
-// server with the clients on its side can be cut off. They tell by the loopback address that a
-// connection comes from which machine it stands for.
+// wires carry all traffic of a group of servers. They can make replication slow, and cut off one server with the clients on
+// its side. The loopback address from which a connection comes says which machine it stands for.
 type wires struct {
 	t testing.TB
 
@@ -20,10 +19,10 @@ type wires struct {
 	lag     delay             // from a primary to its replicas
 	alone   int               // the machine that is cut off; nobody if there is none
 	changed chan struct{}     // closed when alone changes
-	targets map[string]string // where a listening address leads
+	targets map[string]string // by listening address: the address that it leads to
 }
 
-// A delay is by how much replicas lag.
+// A delay says by how much replicas lag.
 type delay struct {
 	time   time.Duration
 	uneven bool // only replicas on machines with odd numbers lag
@@ -36,7 +35,7 @@ func (d delay) String() string {
 	return d.time.String()
 }
 
-// nobody is the machine of everything that is on no server's machine.
+// nobody stands for no machine: it is the place of all that is on no server's machine.
 const nobody = -1
 
 func newWires(t testing.TB, lag delay) *wires {
@@ -45,22 +44,22 @@ func newWires(t testing.TB, lag delay) *wires {
 	}
 }
 
-// serverIP is where the connections of the server on a machine come from, and clientIP those of the
-// clients there. The rest of the world has 127.0.0.1.
+// serverIP returns the address from which the server on a machine connects, and clientIP that of the clients on this machine.
+// All others connect from 127.0.0.1.
 func serverIP(machine int) string { return fmt.Sprintf("127.0.1.%d", machine+1) }
 func clientIP(machine int) string { return fmt.Sprintf("127.0.2.%d", machine+1) }
 
-// sender returns the machine behind an address, and whether it is the server there.
+// sender returns the machine behind an address, and whether the address is that of its server.
 func sender(a net.Addr) (machine int, isServer bool) {
-	ip := a.(*net.TCPAddr).IP.To4() //nolint:forcetypeassert // we listen for nothing else
+	ip := a.(*net.TCPAddr).IP.To4() //nolint:forcetypeassert // all listeners are of TCP
 	if ip[2] == 0 {
 		return nobody, false
 	}
 	return int(ip[3]) - 1, ip[2] == 1
 }
 
-// listen opens an address that leads to a server on machine, once connect has said where that is.
-// A replica that dials it is served with the lag, if it is where commands go.
+// listen opens an address that leads to a server on machine, once connect has said where the server is. With commands, the
+// address is that for commands, and a replica that dials it gets its data with the lag.
 func (w *wires) listen(machine int, commands bool) (addr string) {
 	return redistest.NewRelay(w.t, "", func(r *redistest.Relay, caller net.Conn) {
 		w.join(r, caller, machine, commands)
@@ -73,8 +72,8 @@ func (w *wires) connect(addr, target string) {
 	w.targets[addr] = target
 }
 
-// cut separates machine from all others; nobody heals the network. What was sent over a wire that is
-// cut arrives when it is healed, as it does over TCP.
+// cut separates machine from all others. With nobody, it heals the network. What was sent over a wire that is cut arrives when
+// the network is healed, as it does over TCP.
 func (w *wires) cut(machine int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,14 +121,14 @@ func (w *wires) pass(r *redistest.Relay, from, to int) {
 	}
 }
 
-// A parcel is something to deliver, not before due.
+// A parcel is data to deliver, not before due.
 type parcel struct {
 	due  time.Time
 	data []byte
 }
 
-// carry brings what src sends to dst until one of them closes. What is still on its way, because of
-// the lag, when src dies is lost with it: a server that lags has it in buffers of its machine.
+// carry brings what src sends to dst until one of them closes. Data that is still held back by the lag when src dies is lost:
+// in reality it would be in buffers of the machine of src.
 func (w *wires) carry(r *redistest.Relay, dst, src net.Conn, from, to int, lag time.Duration) {
 	defer dst.Close()
 	defer src.Close()
@@ -170,12 +169,12 @@ func (w *wires) carry(r *redistest.Relay, dst, src net.Conn, from, to int, lag t
 		default:
 		}
 		if _, err := dst.Write(p.data); err != nil {
-			src.Close() // ends the reading; the rest is read and thrown away
+			src.Close() // ends the reading; the remaining parcels are thrown away
 		}
 	}
 }
 
-// hostPort splits an address of ours.
+// hostPort splits a valid address.
 func hostPort(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 // nodeTimeout is longer than the farthest round trip takes on a machine that is late.
 const nodeTimeout = 2 * time.Second
 
-// A member is a client who takes the lock again and again, and works under it.
+// A member is a client that takes the lock again and again, and works under it.
 type member struct {
 	roundTrip time.Duration
 	mutex     *redimutex.Mutex
 }
 
-// A queue is members who want one lock.
+// A queue has members that want one lock.
 type queue struct {
 	members []member
 	load.Ledger
 
 	mu     sync.Mutex
-	turns  []turn // in the order of their ends
+	turns  []turn // in order of their ends
 	counts []int
 }
 
@@ -49,7 +49,7 @@ func newQueue(t testing.TB, s *redistest.Server, key string, roundTrips ...time.
 	return q
 }
 
-// run lets the members in for so long, and for longer until each has had some turns. It returns the turns.
+// run lets the members compete for d, or longer, until each has had this number of turns. It returns all turns.
 func (q *queue) run(ctx context.Context, t testing.TB, d time.Duration, some int) []turn {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)

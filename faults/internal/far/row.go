@@ -1,4 +1,4 @@
-// Package far has clients that are far away from the server queue with near ones: whether each gets its turn in the
+// Package far makes clients that are far away from the server queue with near ones. It finds out whether each gets its turn in
 // order of arrival, and what that costs the others.
 package far
 
@@ -24,7 +24,7 @@ func Rows() []evidence.Row {
 		began, lateness := time.Now(), redistest.MeasureLateness()
 		r.play(s)
 		late := lateness.Stop()
-		const nap = 2 * time.Millisecond // of what measures it
+		const nap = 2 * time.Millisecond // of MeasureLateness
 		r.late = time.Duration(float64(late) * float64(nap) / float64(max(time.Since(began)-late, nap)))
 		s.Figure(r.figures(s.Long)...)
 		s.Note("Each works for %v. A turn of a far one takes that and a round trip at least: the message to it, and its release.", work)
@@ -38,11 +38,11 @@ var roundTrips = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond
 const (
 	work = 10 * time.Millisecond
 	near = 3   // clients without a round trip, where the cost of one far one is measured
-	goal = .95 // of the rate that they have without it
-	some = 4   // turns that everybody has, however long it takes
+	goal = .95 // of the rate that they have without the far one
+	some = 4   // turns that each member has at least, however long that takes
 )
 
-// A cost is what one far client takes from the near ones.
+// A cost says what one far client costs the near ones.
 type cost struct {
 	roundTrip     time.Duration
 	without, with pace
@@ -50,29 +50,29 @@ type cost struct {
 
 func (c cost) share() float64 { return c.with.Rate() / c.without.Rate() }
 
-// more is what each turn of the far one costs the others beyond its own time.
+// more returns what each turn of the far one costs the others beyond its own time.
 func (c cost) more() time.Duration {
 	needed := time.Duration(float64(c.with.Near) / c.without.Rate() * float64(time.Second))
 	return (c.with.Time - needed) / time.Duration(max(c.with.Turns, 1))
 }
 
-// held allows each turn what a machine that is late takes from it: so many times a process has to be woken up in it, at the two
-// ends and on both ways between them.
+// held reports whether the cost is allowed. It allows each turn the lateness of the machine, once for each time that a process
+// has to be woken up in the turn: at the two ends, and on both ways between them.
 func (c cost) held(late time.Duration) bool {
 	const woken = 6
 	return c.share() >= goal || c.more() <= woken*late
 }
 
-// A report is what all queues have shown.
+// A report has the results of all queues.
 type report struct {
 	load.Sums
 	counts []int
 	order  order
 	costs  []cost
-	late   time.Duration // of a timer, in the mean
+	late   time.Duration // how late a timer is on average
 }
 
-// play gives half of the time to the queue of all, and shares the rest out among the far ones.
+// play gives half of the time to a queue of all clients, and divides the rest among the far ones.
 func (r *report) play(s *evidence.Scene) {
 	server := redistest.Real(s)
 	q := newQueue(s, server, "all", roundTrips...)

@@ -19,14 +19,14 @@ func TestFarClientsGetTheirTurns(t *testing.T) {
 	row.Hold(t, row.Short/2)
 }
 
-// A queue that was recorded, of one client near and one far.
+// recorded returns a queue of one near and one far client, with these turns.
 func recorded(all ...turn) *queue {
 	return &queue{members: []member{{}, {roundTrip: 200 * time.Millisecond}}, turns: all}
 }
 
 var began = time.Now()
 
-// had is a turn from asking to Unlock's return, in milliseconds.
+// had returns a turn, from the request to the return of Unlock, with times in milliseconds.
 func had(who, asked, got, freed int) turn {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	return turn{Who: who, RoundTrip: recorded().members[who].roundTrip, Asked: at(asked), Got: at(got), Freed: at(freed)}
@@ -34,7 +34,7 @@ func had(who, asked, got, freed int) turn {
 
 func TestAWaitInWhichAnotherHasTwoTurnsIsOutOfOrder(t *testing.T) {
 	warmUp := []turn{had(1, -900, -800, -790), had(1, -700, -600, -590), had(0, -500, -490, -480), had(0, -470, -460, -450)}
-	// The far one asks at 0, so the server knows at 100. It is given the lock at 300, and knows at 400.
+	// The far one asks at 0, so the server knows at 100. The server grants it the lock at 300, and it knows at 400.
 	for name, c := range map[string]struct {
 		near  []turn
 		order bool
@@ -89,7 +89,7 @@ func TestTheRateOfTheOthersIsCountedInTheTimeThatTheFarOneLeavesThem(t *testing.
 	}
 	all = append(all, had(1, 210, 210, 420), had(0, 320, 320, 330))
 	assert.Equal(t, 210*time.Millisecond, all[11].Own())
-	// From the end of the first to that of the last are 320 ms, 210 of them the far one's, and 11 turns.
+	// From the end of the first turn to that of the last: 320 ms, 210 of them the far one's, and 11 turns of the near one.
 	assert.InDelta(t, 11/.11, rate(all), .001)
 	all[12].Freed = all[12].Freed.Add(110 * time.Millisecond) // a hand-off that no process took
 	assert.InDelta(t, 11/.22, rate(all), .001)

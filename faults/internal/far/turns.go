@@ -13,32 +13,32 @@ type turn struct {
 	Freed      time.Time // Unlock has returned
 }
 
-// Arrived is when the request was with the server, and Granted when the server gave the lock.
+// Arrived returns when the request was at the server, and Granted when the server granted the lock.
 func (t turn) Arrived() time.Time { return t.Asked.Add(t.RoundTrip / 2) }
 func (t turn) Granted() time.Time { return t.Got.Add(-t.RoundTrip / 2) }
 
-// Own is how long the turn took at the server, from the message to the client to its release. It can't be less than the
-// work and a round trip.
+// Own returns how long the turn took at the server, from its message to the client until the client's release. It can't be
+// less than the work and a round trip.
 func (t turn) Own() time.Duration { return t.Freed.Sub(t.Got) }
 
-// Released is when the lock was free for the next one.
+// Released returns when the lock was free for the next client.
 func (t turn) Released() time.Time { return t.Freed.Add(-t.RoundTrip / 2) }
 
-// A pace is how near ones get on in the time that the turns of a far one leave them.
+// A pace says how many turns near clients have in the time that the turns of a far one leave them.
 type pace struct {
-	Near  int           // their turns
-	Time  time.Duration // in this time
-	Turns int           // of the far one
-	Own   time.Duration // in all
+	Near  int           // turns of the near clients
+	Time  time.Duration // the time that they had for them
+	Turns int           // turns of the far client
+	Own   time.Duration // the time that these took, in all
 }
 
-// Rate is the turns of the near ones in a second.
+// Rate returns how many turns the near clients have in a second.
 func (p pace) Rate() float64 { return float64(p.Near) / max(p.Time.Seconds(), 1e-9) }
 
-// Each is how long a turn of the far one takes.
+// Each returns how long a turn of the far client takes.
 func (p pace) Each() time.Duration { return p.Own / time.Duration(max(p.Turns, 1)) }
 
-// Add takes in some turns, and sorts them.
+// Add adds some turns, and sorts them.
 func (p *pace) Add(turns []turn) {
 	if len(turns) < 2 {
 		return
@@ -56,10 +56,10 @@ func (p *pace) Add(turns []turn) {
 	}
 }
 
-// margin is what a moment may be wrong by that is worked out from the clock of a member.
+// margin is by how much a moment may be wrong that is computed from the clock of a member.
 const margin = 10 * time.Millisecond
 
-// An order is whether each got its turn in the order of arrival.
+// An order says whether all members got their turns in order of arrival.
 type order struct {
 	waits  int
 	passed int // waits in which another had two turns or more
@@ -67,8 +67,8 @@ type order struct {
 	whose  time.Duration
 }
 
-// order looks at all waits but the first of each member, which has its connections opened then. A waiter is passed
-// by those that were before it, once each. The second turn of the same member in one wait is out of order.
+// order looks at all waits except the first ones of each member, in which it opens its connections. During one wait, each
+// member that was before the waiter has one turn. A second turn of the same member is out of order.
 func (q *queue) order(all []turn) (o order) {
 	first := make([]int, len(q.members))
 	for _, t := range all {

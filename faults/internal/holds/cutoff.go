@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// cutOff is the holder that no server answers any more.
+// cutOff is the row of a holder that no server answers any more.
 func cutOff() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 6, Name: "cutoff", Fault: "all servers unreachable while held",
@@ -59,7 +59,7 @@ func cutAll(s *evidence.Scene, kits []kit) {
 			c.servers = append(c.servers, redistest.Real(s))
 		}
 		ways := []string{byStop, byKill, byPath}
-		for lap := 0; q.More() && (k.judged() || lap < laps/2); lap++ { // theirs are longer, because they go without a signal
+		for lap := 0; q.More() && (k.judged() || lap < laps/2); lap++ { // other libraries' laps last longer: no signal
 			if err := c.lap(ways[lap%len(ways)]); err != nil {
 				return nil, err
 			}
@@ -83,7 +83,7 @@ type cutting struct {
 
 	bound    evidence.Bound
 	samples  []evidence.Sample // from the deadline to the signal
-	late     map[string]int    // by the way in which they were cut off
+	late     map[string]int    // how many were late or never came, by the way in which the holder was cut off
 	believed int               // holds that seemed valid at the deadline
 }
 
@@ -116,7 +116,7 @@ func (c *cutting) lap(way string) error {
 		h.watch = watchOver(h.hold, h.ttl)
 		holders[i] = h
 	}
-	pause(c.Context(), between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some have been renewed
+	pause(c.Context(), between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some leases have been renewed
 	heal := c.cut(way, holders)
 	var group sync.WaitGroup
 	outcomes := make([]cutOutcome, len(holders))
@@ -128,14 +128,14 @@ func (c *cutting) lap(way string) error {
 	for i, h := range holders {
 		c.take(way, outcomes[i])
 		for _, l := range h.links {
-			l.Cut() // so that nothing waits for an answer any more
+			l.Cut() // so that no operation waits for an answer any more
 		}
 		h.library.Close()
 	}
 	return nil
 }
 
-// cut makes the servers unreachable, and returns what reaches them again.
+// cut makes the servers unreachable, and returns the function that makes them reachable again.
 func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	switch way {
 	case byStop:
@@ -150,7 +150,7 @@ func (c *cutting) cut(way string, holders []*holder) (heal func()) {
 	return each(links, func(p *redistest.Proxy) { p.Hold() }, func(p *redistest.Proxy) { p.Release() })
 }
 
-// each breaks all, and returns what heals them again.
+// each breaks all, and returns the function that heals them again.
 func each[T any](all []T, breaks, heals func(T)) (heal func()) {
 	for _, one := range all {
 		breaks(one)
@@ -162,14 +162,14 @@ func each[T any](all []T, breaks, heals func(T)) (heal func()) {
 	}
 }
 
-// A cutOutcome is how the loss of one hold was told.
+// A cutOutcome says how the loss of one hold was signalled.
 type cutOutcome struct {
 	deadline instant
 	told     instant // 0: not within two more TTLs
 	believed bool    // the hold seemed valid at the deadline
 }
 
-// deadline is until when a majority of the servers keeps the lock at least.
+// deadline returns the moment until which a majority of the servers keeps the lock, at least.
 func (h *holder) deadline() instant {
 	ends := make([]instant, len(h.links))
 	for i, l := range h.links {
@@ -179,7 +179,7 @@ func (h *holder) deadline() instant {
 	return ends[len(ends)-1-len(ends)/2]
 }
 
-// follow waits for the signal, and looks at the hold at the deadline by itself.
+// follow waits for the signal. At the deadline it also asks the hold itself whether it is valid.
 func (h *holder) follow() cutOutcome {
 	var o cutOutcome
 	pause(context.Background(), h.deadline().Sub(now())+time.Microsecond)

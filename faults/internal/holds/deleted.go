@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// deleted is the key that goes away under its holder, by a DEL or because the server was full.
+// deleted is the row of a key that goes away while it is held, by a DEL or because the server is full.
 func deleted() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 5, Name: "deleted", Fault: "key deleted or evicted while held",
@@ -42,11 +42,11 @@ const (
 // A deletion makes keys go away.
 type deletion struct {
 	kit kit
-	// do makes the keys go away at random moments, and calls gone for each with two instants: the key
-	// still was there at the first, and no more at the second.
+	// do makes the keys go away at random moments. It calls gone for each key, with two instants: at the first the key was
+	// still on the server, and at the second it was not.
 	do   func(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(key int, before, after instant)) error
 	name string
-	wait time.Duration // for a signal; 0: as long as anybody would wait
+	wait time.Duration // how long to wait for a signal; 0: gracePeriod
 }
 
 func deleteAll(s *evidence.Scene, ds []deletion) {
@@ -60,7 +60,7 @@ func deleteAll(s *evidence.Scene, ds []deletion) {
 		"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.")
 }
 
-// deleteHeld locks keys, has them deleted, and measures how long it takes until that is signalled.
+// deleteHeld locks keys, lets d delete them, and measures how long it takes until the losses are signalled.
 func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
@@ -102,7 +102,7 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence
 			m := moments[i]
 			switch {
 			case m.before == 0 || ok && at < m.before:
-				continue // lost before, on a machine that holds everything up
+				continue // the lease was lost before that, on a machine that was too slow
 			case !ok:
 				b.Unheard++
 			default:
@@ -122,12 +122,12 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence
 
 // A watch waits for the loss of a hold.
 type watch struct {
-	lost chan instant // gets one
+	lost chan instant // gets one value, if the hold is lost
 	stop chan struct{}
 }
 
-// watchOver tells when h is lost: by its signal, or where there is none, by a loop around Extend such as the
-// caller of that library would write.
+// watchOver notes when h is lost: by its signal or, if the library has none, by a loop around Extend such as a caller of that
+// library would write.
 func watchOver(h peers.Slot, ttl time.Duration) *watch {
 	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
 	done, ticker := h.Done(), time.NewTicker(ttl/3)
@@ -190,13 +190,13 @@ func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone 
 	return errors.Join(errs...)
 }
 
-// filling writes some ballast, and says which keys are still there.
+// filling writes some ballast, and says which of KEYS still exist.
 var filling = redis.NewScript(-1, `for i = 1, 10 do redis.call('SET', ARGV[1] .. i, ARGV[2]) end
 	local there = {}
 	for i, key in ipairs(KEYS) do there[i] = redis.call('EXISTS', key) end
 	return there`)
 
-// evict fills the server until it has thrown out all keys.
+// evict fills the server until it has evicted all keys.
 func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
 	c, err := redis.DialContext(ctx, "tcp", addr)
 	if err != nil {

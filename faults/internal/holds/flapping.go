@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// flapping is the queue whose messages are lost, because subscribers are killed and links break.
+// flapping is the row of a queue whose messages are lost because subscribers are killed and links break.
 func flapping() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 16, Name: "flapping", Fault: "subscriber killed, link flapping",
@@ -32,10 +32,10 @@ func flapping() evidence.Row {
 const (
 	flapTTL     = time.Second
 	flapClients = 4
-	liveLimit   = 300 * time.Millisecond // the longest silence, and two polls: those who poll at once may split the votes
+	liveLimit   = 300 * time.Millisecond // the longest silence and two polls: polls at the same time may split the votes
 )
 
-// flapAll breaks what connects the clients of each kit, side by side.
+// flapAll breaks the connections of the clients of each kit, side by side.
 func flapAll(s *evidence.Scene, kits []kit) {
 	noise := s.Noise()
 	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
@@ -46,7 +46,7 @@ func flapAll(s *evidence.Scene, kits []kit) {
 		"told to the servers has the TTL. The faults were %s.", s.Strikes())
 }
 
-// A flapper breaks what connects clients that hand a lock around.
+// A flapper breaks the connections of clients that take turns at holding a lock.
 type flapper struct {
 	*evidence.Scene
 	kit    kit
@@ -62,10 +62,10 @@ type flapper struct {
 // A turn is one hold of one client.
 type turn struct {
 	client int
-	asked  instant // when it began to wait
+	asked  instant // when the client began to wait
 	got    instant
 	gave   instant // when Unlock returned
-	live   bool    // and had told the servers in time
+	live   bool    // Unlock succeeded, so the servers know of the release
 }
 
 func (f *flapper) run() ([]figure, error) {
@@ -157,15 +157,15 @@ func (f *flapper) figures() []figure {
 	return figures
 }
 
-// handovers returns how long it took from each release until the next who waited had the lock.
+// handovers returns how long it took from each release until the next waiter had the lock.
 func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []evidence.Sample) {
 	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
-	waiting := never // since when the one of those after this has waited that has waited longest
+	waiting := never // the earliest moment at which a client of a later turn began to wait
 	for i := len(log) - 2; i >= 0; i-- {
 		one, next := log[i], log[i+1]
 		waiting = min(waiting, next.asked)
 		from := max(one.gave, waiting)
-		took := max(0, next.got.Sub(from)) // it may have had it before Unlock has returned
+		took := max(0, next.got.Sub(from)) // the next client may have the lock before Unlock returns
 		s := evidence.Sample{Took: took, Noise: noise(from, next.got)}
 		if one.live {
 			live = append(live, s)

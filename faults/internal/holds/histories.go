@@ -14,8 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// histories has processes lock and unlock at random while clients are killed and stopped, servers
-// stopped, killed and restarted, and connections broken, and asks porcupine whether what they saw can have happened.
+// histories is the row in which processes lock and unlock at random. Meanwhile clients are killed and stopped, servers are
+// stopped, killed and restarted, and connections break. porcupine decides whether what the processes saw can have happened.
 func histories() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 20, Name: "histories", Fault: "every history on a real server, checked by porcupine",
@@ -62,7 +62,7 @@ func checkAll(s *evidence.Scene, kits []kit) {
 		k.TTL, k.Poll = historyTTL, 5*time.Millisecond
 		h := &trial{Scene: s, kit: k, random: s.Random(i), prefix: fmt.Sprintf("history-%d-", i), lap: lap}
 		h.kit.Addrs = nil
-		for range max(1, len(k.Addrs)) { // they keep their data when they are killed
+		for range max(1, len(k.Addrs)) { // the servers keep their data when they are killed
 			server := redistest.Real(s, "--appendonly", "yes", "--appendfsync", "always")
 			h.servers, h.kit.Addrs = append(h.servers, server), append(h.kit.Addrs, server.Addr())
 		}
@@ -91,7 +91,7 @@ type trial struct {
 	laps     int
 	clients  int // goroutines so far
 	verdicts []verdict
-	calls    int // those in no history included
+	calls    int // also those that belong to no history
 
 	mu     sync.Mutex
 	events map[string][]event
@@ -130,7 +130,7 @@ func (h *trial) run() error {
 		}
 	}
 	for _, worker := range hands {
-		worker.Dismiss() // they come to an end by themselves
+		worker.Dismiss() // the workers end by themselves
 	}
 	listening.Wait()
 	for _, key := range keys {
@@ -139,7 +139,7 @@ func (h *trial) run() error {
 	return nil
 }
 
-// listen notes down what a process says, until it has ended.
+// listen records the calls of a process until it has ended. Calls that are still open then have the Return never.
 func (h *trial) listen(worker hand) {
 	open := make(map[int64]event)
 	for m := range worker.Messages {
@@ -168,7 +168,7 @@ func (h *trial) note(e event) {
 	h.calls++
 }
 
-// strike does something to a client or a server.
+// strike makes one fault of a client or of a server happen.
 func (h *trial) strike(hands []hand, employ func(int) error) (err error) {
 	i, server := h.random.IntN(len(hands)), h.servers[h.random.IntN(len(h.servers))]
 	kill := func() error {
@@ -198,7 +198,7 @@ func (h *trial) strike(hands []hand, employ func(int) error) (err error) {
 	return err
 }
 
-// report sums up, and draws one history that holds and all that do not.
+// report sums up. It draws one history that is linearizable, and each one that is not or that porcupine could not decide.
 func report(s *evidence.Scene, trials []*trial) {
 	var example *verdict
 	for i, h := range trials {

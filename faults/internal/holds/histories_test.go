@@ -34,7 +34,7 @@ type sloppy struct {
 	next   *atomic.Int64
 
 	deletes bool          // releases without comparing
-	overdue time.Duration // the validity is counted from so long after the request
+	overdue time.Duration // how long after the request it begins to count the validity
 	falls   bool          // fences fall
 }
 
@@ -135,7 +135,7 @@ func TestPlantedBugsMakeAHistoryIllegal(t *testing.T) {
 	}
 }
 
-// Each case is the last of some calls about one lock, and whether it may have gone so.
+// Each case is a series of calls about one lock, and whether the last of them may have gone as it did.
 func TestWhatALockMayDo(t *testing.T) {
 	lock := func(hold int64, from, until instant) event {
 		return event{Op: opLock, Hold: hold, Return: from, Until: until, Result: resultOK}
@@ -208,7 +208,7 @@ func TestWhatALockMayDo(t *testing.T) {
 	}
 }
 
-// A renewal is no call, so it shows late which of two permits has ended in favour of a third.
+// A renewal is no call. So only a later call shows which of two permits had ended when a third one was given.
 func TestAPermitThatIsFoundValidHasNotEndedBefore(t *testing.T) {
 	call := func(op string, hold int64, at, until instant) event {
 		e := event{Op: op, Client: int(hold), Hold: hold, Call: at, Return: at + 1, Result: resultOK, Until: until}

@@ -1,6 +1,6 @@
-// Package holds is the faults that meet a hold: its process is paused or killed, its key goes away,
-// its servers can't be reached, its messages are lost; and the histories that come of all that. The
-// servers are real, and where a process is paused or killed, so are the processes.
+// Package holds has the faults that hit a hold: its process is paused or killed, its key goes away, its servers can't be
+// reached, its messages are lost. It also checks histories of calls under faults. The servers are real, and so are the
+// processes in the rows that pause or kill a process.
 package holds
 
 import (
@@ -28,8 +28,8 @@ var (
 	pause     = evidence.Sleep
 )
 
-// steps is how often a busy machine can hold up what is measured: the timer or the reply that it
-// depends on, and the goroutine that takes the time.
+// steps is how often a busy machine can delay what is measured: the timer or the reply that it depends on, and the goroutine
+// that takes the time.
 const steps = 2
 
 // sideBySide plays a part of a row for each kit, all at the same time, and puts their figures in order.

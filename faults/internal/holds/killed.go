@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
-// killed is the holder whose process dies.
+// killed is the row of a holder whose process dies.
 func killed() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 15, Name: "killed", Fault: "holder killed -9",
@@ -34,10 +34,10 @@ func killed() evidence.Row {
 
 const (
 	killedTTL  = 600 * time.Millisecond
-	killedKeys = 10 // that one process holds
+	killedKeys = 10 // the keys that one process holds
 )
 
-// killHolders kills one process after the other, and measures when those who wait for its locks have them.
+// killHolders kills one process after the other, and measures when the waiters for its locks have got them.
 func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
 	b := evidence.Bound{Limit: k.TTL + 50*time.Millisecond, Words: "TTL + 50 ms", Strict: s.Long, Steps: steps, Share: .99, Slack: patience}
 	lib, err := k.open()
@@ -81,7 +81,7 @@ func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noi
 			case errs[i] != nil:
 				b.Unheard++
 			case got[i] < at:
-				continue // it was lost before, on a machine that holds everything up
+				continue // the lease was lost before that, on a machine that was too slow
 			default:
 				samples = append(samples, evidence.Sample{Took: got[i].Sub(at), Noise: noise.Between(at, got[i])})
 			}
@@ -93,8 +93,8 @@ func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noi
 	return f, nil
 }
 
-// holdFor is how long a process holds its locks at most until it is killed. Those that have no renewal
-// must not lose them before.
+// holdFor returns how long a process holds its locks at most before it is killed. A library without renewal must not lose them
+// before that.
 func holdFor(k kit) time.Duration {
 	if k.judged() {
 		return 2 * k.TTL

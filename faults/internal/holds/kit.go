@@ -37,7 +37,7 @@ const (
 	permits = 2
 )
 
-// libraries are made by name, because another process has to.
+// libraries makes the libraries by name, because a worker process gets only the name.
 var libraries = map[string]func(kit) peers.Library{
 	"redimutex": newOurs,
 	"redsync": func(k kit) peers.Library {
@@ -56,16 +56,16 @@ func (k kit) open() (peers.Library, error) {
 	return make(k), nil
 }
 
-// lock opens the library's way to key, and waits until it has the lock.
+// lock makes a Slot for key, and waits until it has the lock.
 func lock(ctx context.Context, l peers.Library, key string) (peers.Slot, error) {
 	s := l.Slot(key)
 	return s, s.Lock(ctx)
 }
 
-// judged reports whether the library is ours, and so has to hold what it promises.
+// judged reports whether the library is this one, or a variant of it for tests, and so has to keep its promises.
 func (k kit) judged() bool { return k.Library != "redsync" && k.Library != "redislock" }
 
-// options are what can be switched on, with their names in the table, if they have one there.
+// options returns what can be switched on. name is the option's name in the table, if it has one there.
 func (k kit) options() []option {
 	return []option{
 		{k.Queue, "queue", redimutex.WithQueue},
@@ -99,7 +99,7 @@ func (k kit) String() string {
 	return s
 }
 
-// pools are as a program has them that gives no thought to timeouts.
+// pools returns the pools of a program that gives no thought to timeouts.
 func (k kit) pools() (pools []*redis.Pool) {
 	for _, addr := range k.Addrs {
 		pools = append(pools, peers.Pool(peers.To(addr), 0))
@@ -107,7 +107,7 @@ func (k kit) pools() (pools []*redis.Pool) {
 	return pools
 }
 
-// kinds is our library, of which more than Mutexes are wanted.
+// kinds is this library with its Client, which also makes other locks than Mutexes.
 type kinds struct {
 	peers.Library
 	client *redimutex.Client

@@ -16,17 +16,17 @@ type event struct {
 	Client int   // the goroutine
 	Keys   []string
 	Op     string
-	Hold   int64   `json:",omitempty"` // unique
+	Hold   int64   `json:",omitempty"` // its number, unique
 	Reads  bool    `json:",omitempty"` // readers share
-	Limit  int     `json:",omitempty"` // so many permits share; 0: none do
+	Limit  int     `json:",omitempty"` // the number of permits of a semaphore; 0: the lock is no semaphore
 	Call   instant // just before it
-	Return instant `json:",omitempty"` // just after it; 0: that is not known yet, or never
+	Return instant `json:",omitempty"` // just after it; 0: it has not returned yet, or never will
 	Result string  `json:",omitempty"`
-	Until  instant `json:",omitempty"` // the validity that it promised
+	Until  instant `json:",omitempty"` // the end of the validity that it promised
 	Fence  int64   `json:",omitempty"`
 }
 
-// What the calls are.
+// The operations.
 const (
 	opLock      = "lock"
 	opTry       = "try"
@@ -38,20 +38,20 @@ const (
 	opUnlock    = "unlock"
 )
 
-// What comes of them.
+// The results.
 const (
 	resultOK     = "ok"
 	resultGone   = "gone"   // the servers have said that the key is gone or another's
 	resultFailed = "failed" // everything else
 )
 
-// never is when a call returns of which no process knows whether it had an effect.
+// never is the Return of a call that has not returned, so that no process knows whether it had an effect.
 const never = instant(math.MaxInt64)
 
-// The state of a lock, as far as those who use it can tell: who has been let in, and until when that keeps others out.
+// A state is what the users of a lock can know of it: the holds that were let in, and until when each keeps others out.
 type state struct {
-	holds []held // in order of their numbers; never changed, but replaced
-	fence int64  // the highest
+	holds []held // in order of their numbers; the slice is never changed, only replaced
+	fence int64  // the highest so far
 }
 
 type held struct {
@@ -61,7 +61,7 @@ type held struct {
 	given bool // handed over, and not taken over yet
 }
 
-// with is the state in which h is there, in the place of the one with its number.
+// with returns the state with h, which replaces the hold of the same number, if there is one.
 func (s state) with(h held) state {
 	s = s.without(h.id)
 	i, _ := slices.BinarySearchFunc(s.holds, h.id, func(a held, id int64) int { return cmp.Compare(a.id, id) })
@@ -74,7 +74,7 @@ func (s state) without(id int64) state {
 	return s
 }
 
-// enter says whether a new hold can have come in, and what it makes of the lock. Those in its way have expired by then.
+// enter reports whether a new hold can have got the lock, and returns the next state. Holds in its way must have expired.
 func (s state) enter(e event) (bool, state) {
 	var inTheWay []held
 	switch {
@@ -102,8 +102,7 @@ func (s state) enter(e event) (bool, state) {
 	return true, next.with(held{id: e.Hold, until: e.Until, reads: e.Reads})
 }
 
-// step says whether a call can have gone as it did, at some moment between Call and Return, and what
-// it makes of the lock.
+// step reports whether a call can have gone as it did, at some moment between Call and Return, and returns the next state.
 func (s state) step(e event) (bool, state) {
 	if e.Op == opLock || e.Op == opTry {
 		return s.enter(e)
@@ -114,15 +113,15 @@ func (s state) step(e event) (bool, state) {
 	}
 	h := s.holds[i]
 	if e.Result == resultGone && e.Return != never {
-		return h.until <= e.Return, s.without(h.id) // the key is not gone before its time
+		return h.until <= e.Return, s.without(h.id) // the key must not be gone before the hold ends
 	}
 	sure := e.Result == resultOK && e.Return != never
 	switch e.Op {
 	case opCheck, opExtend:
 		h.until = max(h.until, e.Until)
-	case opDowngrade: // where that is not known, it may be a reader
+	case opDowngrade: // if the result is not known, the hold may be a reader
 		h.reads, h.until = true, max(h.until, e.Until)
-	case opHandOver: // where that is not known, the next hold may come at the earlier end, and the taker too
+	case opHandOver: // if the result is not known, the next hold may come at the earlier end, and a taker may come too
 		if !sure {
 			e.Until = min(h.until, e.Until)
 		}
@@ -139,9 +138,8 @@ func (s state) step(e event) (bool, state) {
 	return true, s.with(h)
 }
 
-// constrains reports whether the call belongs into the history. A call that did not get the lock, or
-// has found it lost, is legal at any time; so is one that has died with its process, except for one that may set the lock
-// free before its time, or share it.
+// constrains reports whether the call belongs in the history. A call that did not get the lock, or has found it lost, is legal
+// at any time. So is a call that died with its process, unless it may have freed the lock before its time, or shared it.
 func (e event) constrains() bool {
 	switch e.Op {
 	case opUnlock, opDowngrade, opHandOver:
@@ -181,24 +179,24 @@ var model = porcupine.Model{
 	},
 }
 
-// A verdict is what came of checking the history of one key.
+// A verdict is the result of checking the history of one key.
 type verdict struct {
 	result  porcupine.CheckResult
 	info    porcupine.LinearizationInfo
 	key     string
 	calls   int // in the history
 	holds   int
-	unknown int // calls that stay open
+	unknown int // calls that never returned
 }
 
-// checkTime is for one history. A legal one takes a fraction of a second.
+// checkTime is how long the check of one history may take. For a legal history it takes a fraction of a second.
 const checkTime = 30 * time.Second
 
 // check asks porcupine whether the calls of one key can have happened one after the other.
 func check(key string, events []event) verdict {
 	v := verdict{key: key}
-	// A permit that was there at some time was so all the time before: a renewal, which is no call, has extended it. Else it
-	// could only be guessed which of two permits has ended when a third one is given.
+	// A permit that was valid at some moment was valid all the time before: a renewal, which is no call, has extended it.
+	// Otherwise it could only be guessed which of two permits has ended when a third one is given.
 	there := make(map[int64]instant)
 	for _, e := range events {
 		if e.Result == resultOK && (e.Op == opCheck || e.Op == opExtend || e.Op == opUnlock) {

@@ -15,12 +15,11 @@ import (
 // A pattern is what a worker process does for a history.
 type pattern struct {
 	Goroutines int
-	First      int // the number of the first goroutine, which no other process has
+	First      int // the number of the first goroutine; no other process uses these numbers
 	Seed       uint64
 }
 
-// history locks and unlocks at random, and tells of every call before and after it, until it is told
-// to end.
+// history locks and unlocks at random until the row tells it to end. It reports every call before and after it.
 func (w *worker) history() {
 	end := make(chan struct{})
 	go func() {
@@ -49,7 +48,7 @@ type player struct {
 	client  int
 	holds   int64
 	ids     *atomic.Int64
-	given   chan gift // to another player
+	given   chan gift // holds that another player may take over
 	random  *rand.Rand
 	tell    func(event)
 }
@@ -74,7 +73,7 @@ func (p *player) play(end <-chan struct{}) {
 	}
 }
 
-// call makes one call, and tells of it.
+// call makes one call, and reports it before and after.
 func (p *player) call(e event, f func(e *event) error) error {
 	e.ID, e.Client = p.ids.Add(1), p.client
 	e.Call = now()
@@ -123,8 +122,8 @@ func (p *player) draw() (peers.Slot, event) {
 	return p.library.Slot(e.Keys[0]), e
 }
 
-// round is one hold: it is acquired, looked at, extended now and then, sometimes kept for longer than a
-// TTL, and given back.
+// round makes one hold: it acquires the lock, checks it, extends it now and then, sometimes keeps it for longer than a TTL,
+// and releases it.
 func (p *player) round() {
 	held, e := p.draw()
 	p.holds++
@@ -145,7 +144,7 @@ func (p *player) round() {
 	}
 }
 
-// hold is what a holder does.
+// hold does what a holder does: it uses the lock, and then releases it or hands it over.
 func (p *player) hold(e event, held peers.Slot) {
 	linger := between(p.random, 0, 2*time.Millisecond)
 	if p.random.IntN(30) == 0 {
@@ -161,7 +160,7 @@ func (p *player) hold(e event, held peers.Slot) {
 		return
 	case p.job.Kit.Kind == kindRW && !e.Reads && p.random.IntN(2) == 0:
 		e.Op = opDowngrade
-		p.call(e, func(e *event) error { //nolint:errcheck // it is told
+		p.call(e, func(e *event) error { //nolint:errcheck // call reports it
 			err := held.(*peers.Handle).Downgrade(context.Background())
 			e.Until = instantOf(held.Until())
 			return peers.Gone(err)
@@ -170,16 +169,16 @@ func (p *player) hold(e event, held peers.Slot) {
 		p.use(e, held)
 	}
 	e.Op = opUnlock
-	p.call(e, func(*event) error { return held.Unlock(context.Background()) }) //nolint:errcheck // it is told
+	p.call(e, func(*event) error { return held.Unlock(context.Background()) }) //nolint:errcheck // call reports it
 }
 
-// use looks at the hold, or extends it.
+// use checks whether the hold is valid, or extends it.
 func (p *player) use(e event, held peers.Slot) {
 	if p.random.IntN(4) == 0 {
 		e.Op = opExtend
 		ctx, cancel := context.WithTimeout(context.Background(), p.job.Kit.TTL)
 		defer cancel()
-		p.call(e, func(e *event) error { //nolint:errcheck // it is told
+		p.call(e, func(e *event) error { //nolint:errcheck // call reports it
 			err := held.Extend(ctx, p.job.Kit.TTL)
 			e.Until = instantOf(held.Until())
 			return err
@@ -187,8 +186,8 @@ func (p *player) use(e event, held peers.Slot) {
 		return
 	}
 	e.Op = opCheck
-	p.call(e, func(e *event) error { //nolint:errcheck // it is told
-		e.Until = instantOf(held.Until()) // was promised by now, so before the look
+	p.call(e, func(e *event) error { //nolint:errcheck // call reports it
+		e.Until = instantOf(held.Until()) // the validity that was promised before the check
 		if !held.Valid() {
 			return errInvalid
 		}
@@ -196,12 +195,12 @@ func (p *player) use(e event, held peers.Slot) {
 	})
 }
 
-// handOver hands the hold over to two who want it.
+// handOver hands the hold over. This player and perhaps another one try to take it over.
 func (p *player) handOver(e event, held peers.Slot) {
 	const within, rounding = historyTTL, 2 * time.Millisecond
 	g := gift{event: e}
 	e.Op = opHandOver
-	p.call(e, func(e *event) (err error) { //nolint:errcheck // it is told
+	p.call(e, func(e *event) (err error) { //nolint:errcheck // call reports it
 		e.Until = e.Call.Add(within - rounding)
 		g.Handover, err = held.(*peers.Handle).HandOver(context.Background(), within)
 		return peers.Gone(err)
@@ -216,7 +215,7 @@ func (p *player) handOver(e event, held peers.Slot) {
 	p.take(g)
 }
 
-// take takes a hold over, which goes on here then. Its number stays.
+// take takes a hold over, and goes on with it. The hold keeps its number.
 func (p *player) take(g gift) {
 	m := p.library.(*kinds).client.Mutex(g.Keys[0])
 	e := g.event

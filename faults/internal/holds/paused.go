@@ -14,8 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// paused is the process that is stopped while it holds the lock, until another has taken it over and
-// has written. It wakes up between its look at the lease and its write.
+// paused is the row of a process that is stopped while it holds the lock, until another process has got the lock and has
+// written. The first process wakes up between its look at the lease and its write.
 func paused() evidence.Row {
 	return evidence.Played(evidence.Row{
 		ID: 4, Name: "paused", Fault: "holder paused by SIGSTOP for longer than its lease",
@@ -44,7 +44,7 @@ func pauseAll(s *evidence.Scene, kits []kit) {
 		"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.")
 }
 
-// pauseHolders has two processes take turns at being paused.
+// pauseHolders pauses two processes in turn.
 func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key string) (figure, error) {
 	f := figure{Library: k.String(), NotJudged: !k.judged()}
 	resource := redistest.Real(s)
@@ -78,23 +78,23 @@ func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key
 	return f, nil
 }
 
-// A pauseOutcome is what came of one pause.
+// A pauseOutcome is the outcome of one pause.
 type pauseOutcome struct {
-	counts bool // it hit the holder at its work
-	late   int  // writes that it tried after the other had written
+	counts bool // the pause hit the holder at its work
+	late   int  // writes that the paused holder tried after the other had written
 	stale  int  // of those, how many the resource accepted
 	blind  int  // looks at the lease after waking that found it valid
 	denied int  // writes of the other that the resource refused
 }
 
-// A write that the resource was asked for, as it has noted it.
+// A write is one that the resource was asked for, as the resource has noted it.
 type write struct {
 	Who, Accepted int
-	Looked        instant // when the holder saw that its hold is valid, before it asked
+	Looked        instant // just before the holder looked whether its hold was valid
 }
 
-// writing is what the resource does: it refuses a fence that is lower than one that it has seen, and notes each write. Its
-// keys are the highest fence and the notes; its arguments the writer, the fence and when it has looked.
+// writing is the resource's script. It refuses a fence that is lower than one that it has seen, and notes each write. KEYS are
+// the highest fence and the notes. ARGV are the writer, the fence and the moment at which the writer looked at its lease.
 var writing = redis.NewScript(2, `local accepted = tonumber(ARGV[2]) >= tonumber(redis.call('GET', KEYS[1]) or 0) and 1 or 0
 	if accepted == 1 then redis.call('SET', KEYS[1], ARGV[2]) end
 	return redis.call('RPUSH', KEYS[2], '{"Who":' .. ARGV[1] .. ',"Accepted":' .. accepted .. ',"Looked":' .. ARGV[3] .. '}')`)
@@ -123,7 +123,7 @@ func (o *pauseOutcome) judge(notes []string, first int, woken instant) error {
 	return nil
 }
 
-// pauseOne stops one while it works, lets the other take over and write, and wakes the first up again.
+// pauseOne stops one process while it works, lets the other one get the lock and write, and wakes the first one up again.
 func pauseOne(ctx context.Context, resource *redistest.Server, pair []hand, first int, after time.Duration) (o pauseOutcome, err error) {
 	a, b := pair[first], pair[1-first]
 	resource.Do("DEL", notes)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// staged plays a part of a row, for as short a time as there is.
+// staged plays a part of a row for about d.
 func staged(t *testing.T, row evidence.Row, d time.Duration, play func(s *evidence.Scene)) evidence.Result {
 	t.Helper()
 	r, err := evidence.Played(row, play).Run(t.Context(), evidence.Setup{Time: d})
@@ -57,7 +57,7 @@ func init() {
 	}
 }
 
-// A deaf library never hears that a key has gone.
+// A deaf library never signals that a key has gone.
 type deaf struct{ peers.Library }
 
 type deafSlot struct{ peers.Slot }

@@ -11,7 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// role is that of the worker processes.
+// role is the name of the worker processes.
 const role = "holds"
 
 // A job is what a worker process does.
@@ -19,18 +19,18 @@ type job struct {
 	Kit  kit
 	Keys []string
 
-	// One of these.
-	Resource string // obey orders about the first key, and write to the server there
+	// One of these says what to do.
+	Resource string // obey orders about the first key, and write to the server at this address
 	Keep     bool   // lock all keys, and keep them
 	History  *pattern
 
-	Number int // of the one that writes
+	Number int // the number under which the process writes
 }
 
-// A message goes from a worker to the row, or is an order to it.
+// A message goes from a worker to the row, or is an order from the row to a worker.
 type message struct {
 	What   string
-	Looked instant `json:",omitempty"` // when the hold was seen to be lost, before it was asked
+	Looked instant `json:",omitempty"` // with sayLost: just before the look that found the hold lost
 	Error  string  `json:",omitempty"`
 	Event  *event  `json:",omitempty"`
 }
@@ -49,8 +49,8 @@ const (
 	sayEvent    = "event"
 )
 
-// Main is main of the worker processes: a program that uses this package calls it first of all. It
-// returns only in the other processes.
+// Main is the main function of the worker processes. A program that uses this package must call it first. It returns only in
+// processes that are no workers.
 func Main() {
 	crew.Main(role, func(p *crew.Post) error { return (&worker{Post: p}).work() })
 }
@@ -99,7 +99,7 @@ func (w *worker) keep() error {
 	return nil
 }
 
-// obey does what it is told.
+// obey does what the row orders.
 func (w *worker) obey() error {
 	ctx := context.Background()
 	resource, err := redis.Dial("tcp", w.job.Resource)
@@ -137,12 +137,11 @@ func (w *worker) obey() error {
 	}
 }
 
-// effort is the time between the look at the lease and the write: what a careful program does as well,
-// only that it is shorter there.
+// effort is the time between the look at the lease and the write. A careful program has such a gap too, but a shorter one.
 const effort = 10 * time.Millisecond
 
-// writeOn writes while the hold is valid. That it is looked at before each write is as much as a program can
-// do by itself; it does not help who is paused between the two.
+// writeOn writes while the hold is valid. By itself a program can do no more than look at its lease before each write. That
+// does not help a process that is paused between the two.
 func (w *worker) writeOn(resource redis.Conn, held peers.Slot) error {
 	for {
 		looked := now()

@@ -1,4 +1,4 @@
-// Package hungnode has one node of a Cluster hang while one process holds thousands of locks on all of them.
+// Package hungnode makes one node of a Cluster hang while one process holds thousands of locks on all nodes.
 package hungnode
 
 import (
@@ -26,17 +26,17 @@ func Rows() []evidence.Row {
 
 // A report is what became of the leases.
 type report struct {
-	leases, ttls int // how many there are, and how many TTLs the node hangs for
+	leases, ttls int // how many leases there are, and how many TTLs the node hangs for
 	ttl          time.Duration
 	healthy      evidence.Figure // leases on healthy nodes that were kept
-	behind       evidence.Figure // leases on the hung node that were told to be lost
-	late         time.Duration   // the longest that a goroutine of ours overslept meanwhile
+	behind       evidence.Figure // leases on the hung node whose loss was reported
+	late         time.Duration   // by how much a goroutine of this process overslept at most
 }
 
 const (
-	hung  = 0 // the primary that hangs, with its replica, which would take its place
+	hung  = 0 // the primary that hangs; its replica hangs too, because it would take over
 	slots = 16384
-	// A machine that lets us wait for so long can let thousands of leases run out by itself. It is played again then, a few times.
+	// A machine that delays a goroutine this long can by itself let thousands of leases expire. Then the row is played again.
 	starved  = 100 * time.Millisecond
 	attempts = 3
 )
@@ -71,7 +71,7 @@ func (r *report) play(s *evidence.Scene) {
 		cluster.Nodes[n].Pause()
 		defer cluster.Nodes[n].Resume()
 	}
-	// A lease of a healthy node that is valid longer than this was renewed until the node had hung for so long.
+	// A lease on a healthy node that is still valid after this time was renewed all the time that the other node hung.
 	began, hangs := time.Now(), time.Duration(r.ttls)*r.ttl+r.ttl/2
 	_, r.late = redistest.Overrun(0, func() {
 		for time.Since(began) < hangs && s.Context().Err() == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A tampering is what somebody does to the key of a queue.
+// A tampering is a command by which a stranger damages the key of a queue.
 type tampering struct {
 	name    string
 	command string
@@ -28,7 +28,7 @@ var tamperings = []tampering{
 	{"led by what is no waiter", "ZADD", []any{0, "nonsense"}},
 }
 
-// spoilt has somebody tamper with a queue while one process has the lock and others wait for it.
+// spoilt damages a queue while one process has the lock and others wait for it.
 func spoilt(s *evidence.Scene) {
 	const waiters = 4
 	figures := make([]evidence.Figure, len(tamperings))
@@ -79,7 +79,7 @@ func spoiltOnce(t testing.TB, ledger *load.Ledger, one tampering, waiters int) (
 		all.Go(func() {
 			h, err := ledger.Acquire(ctx, m)
 			if err != nil {
-				return // it is missed
+				return // it is missing in served
 			}
 			mu.Lock()
 			served, end = served+1, time.Now()

@@ -1,5 +1,5 @@
-// Package kinds has rows in which semaphores, readers and writers, locks of several keys and hand-overs are used by many on
-// a real server.
+// Package kinds has rows in which many clients use semaphores, readers and writers, locks of several keys and hand-overs on a
+// real server.
 package kinds
 
 import (
@@ -70,7 +70,7 @@ func phases(s *evidence.Scene) {
 	s.Note("Counted by what MONITOR tells, in the order of the server. A phase of readers is one turn of each process.")
 }
 
-// phasesOnce has them take their turns for a while.
+// phasesOnce lets readers and writers take their turns for a while, and adds their waits to sum.
 func phasesOnce(t testing.TB, opts []redimutex.Option, sum *redistest.Phases) {
 	const readers, writers, each = 8, 4, 25
 	server := redistest.Real(t)
@@ -126,7 +126,7 @@ var strikes = []evidence.Strike{
 	}},
 }
 
-// struck has processes use all kinds while the server is struck.
+// struck makes clients use all kinds of locks while faults hit the server.
 func struck(s *evidence.Scene) {
 	redistest.Needs(s, redistest.ChannelRules)
 	server := redistest.Real(s, "--appendonly", "yes", "--appendfsync", "always", "--user", "locks", "on", ">secret", "~*", "&*", "+@all")

@@ -12,7 +12,7 @@ import (
 // Permits is the limit of the semaphore.
 const Permits = 2
 
-// Kinds is a process that uses all kinds of locks. All that have the same prefix of keys compete.
+// Kinds acts like a process that uses all kinds of locks. All Kinds with the same prefix of keys compete.
 type Kinds struct {
 	*Ledger
 	random *rand.Rand
@@ -28,8 +28,8 @@ type way struct {
 	acquire func(context.Context) (*redimutex.Lease, error)
 }
 
-// NewKinds makes the locks of a process. Readers, writers, plain Mutexes and locks of several keys have keys in common.
-// A hold lasts for work at most, or now and then for some times that.
+// NewKinds makes the locks of a process. Readers, writers, plain Mutexes and locks of several keys have keys in common. A hold
+// lasts for work at most, or now and then for up to 20 times that.
 func NewKinds(l *Ledger, client *redimutex.Client, prefix string, random *rand.Rand, work time.Duration) *Kinds {
 	fences := redimutex.WithFencing()
 	rw, job, permits := prefix+"rw", prefix+"job", prefix+"permits"
@@ -49,7 +49,7 @@ func NewKinds(l *Ledger, client *redimutex.Client, prefix string, random *rand.R
 	return k
 }
 
-// Run takes locks until ctx ends. What fails is tried again. told, if there is one, is given each error.
+// Run takes locks until ctx ends. If a call for a lock fails, Run calls told with the error, and goes on.
 func (k *Kinds) Run(ctx context.Context, told func(error)) {
 	for ctx.Err() == nil {
 		w := k.draw()
@@ -65,7 +65,7 @@ func (k *Kinds) Run(ctx context.Context, told func(error)) {
 	}
 }
 
-// draw returns a way to lock. For a while many want the same key, and then another.
+// draw returns a way to lock. For a while many calls want the same key, and then another key.
 func (k *Kinds) draw() way {
 	favourite := k.favourites[time.Now().UnixMilli()/250%int64(len(k.favourites))]
 	for {
@@ -76,7 +76,7 @@ func (k *Kinds) draw() way {
 	}
 }
 
-// hold has the lock for a while, and leaves it in one of the ways that there are. What is lost tells so.
+// hold keeps the lock for a while, and then releases it or hands it over. A writer may become a reader meanwhile.
 func (k *Kinds) hold(ctx context.Context, h *Hold) {
 	k.Begin(h)
 	length := evidence.Between(k.random, 0, k.work)
@@ -89,18 +89,18 @@ func (k *Kinds) hold(ctx context.Context, h *Hold) {
 	case k.random.IntN(2) == 0: // it is released below
 	case len(h.Keys) == 1 && h.Keys[0] == k.taker.Key():
 		k.End(h)
-		given, _ := h.HandOver(free, time.Second) //nolint:errcheck // it may work all the same
+		given, _ := h.HandOver(free, time.Second) //nolint:errcheck // the hand-over may work in spite of an error
 		k.take(ctx, given, h.Keys)
 		return
 	case h.Writes:
 		k.Downgrade(h)
-		_ = h.Lease.Downgrade(free) //nolint:errcheck // what is lost was seen
+		_ = h.Lease.Downgrade(free) //nolint:errcheck // a lost lease says so itself
 		evidence.Sleep(ctx, length)
 	}
 	k.Release(h)
 }
 
-// take goes on with what was handed over.
+// take takes over a lock that was handed over, and goes on with it.
 func (k *Kinds) take(ctx context.Context, given redimutex.Handover, keys []string) {
 	if given == (redimutex.Handover{}) {
 		return

@@ -1,5 +1,5 @@
-// Package load is processes, as it were, that take locks of all kinds again and again, and who looks whether two of them
-// have what only one may have.
+// Package load has clients, in the place of processes, that take locks of all kinds again and again. Its Ledger finds out
+// whether two of them have what only one may have.
 package load
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A Ledger knows all holds of one process of ours, which plays many.
+// A Ledger knows all holds of this process, which plays many processes.
 type Ledger struct {
 	mu    sync.Mutex
 	alive []*Hold
@@ -28,7 +28,7 @@ type Sums struct {
 	Holds, Fences  int
 	Clashes, Falls int           // holds that began while another was valid, and fences that are not above those before
 	Gap            time.Duration // the longest time in which no hold began
-	First          string        // the first thing that must not be
+	First          string        // the first violation, in words
 }
 
 // Add adds what another Ledger has seen.
@@ -37,19 +37,19 @@ func (s *Sums) Add(o Sums) {
 	s.Gap, s.First = max(s.Gap, o.Gap), cmp.Or(s.First, o.First)
 }
 
-// A Hold is what its holder knows of it.
+// A Hold is one hold, as its holder sees it.
 type Hold struct {
 	*redimutex.Lease
 	Keys    []string
-	Reads   bool      // shares with others that read
-	Writes  bool      // and may become a reader
-	Permits int       // more than 0: shares with as many, less one
-	Asked   time.Time // when it was asked for
+	Reads   bool      // shares the lock with other readers
+	Writes  bool      // a writer, which may become a reader
+	Permits int       // more than 0: of a semaphore with this number of permits
+	Asked   time.Time // when the call for it began
 
 	Granted time.Time
 }
 
-// excludes reports whether both may not be valid at the same time.
+// excludes reports whether the two holds must not be valid at the same time.
 func (h *Hold) excludes(other *Hold) bool {
 	return h.Permits == 0 && h.shares(other) && !(h.Reads && other.Reads)
 }
@@ -58,7 +58,7 @@ func (h *Hold) shares(other *Hold) bool {
 	return slices.ContainsFunc(h.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
 }
 
-// Acquire waits for a Mutex, and takes in the hold.
+// Acquire waits for a Mutex, and begins the hold.
 func (l *Ledger) Acquire(ctx context.Context, m *redimutex.Mutex) (h *Hold, err error) {
 	h = &Hold{Keys: m.Keys(), Asked: time.Now()}
 	if h.Lease, err = m.Acquire(ctx); err == nil {
@@ -67,13 +67,13 @@ func (l *Ledger) Acquire(ctx context.Context, m *redimutex.Mutex) (h *Hold, err 
 	return h, err
 }
 
-// Release releases a hold. If it was lost, that was seen.
+// Release ends and releases a hold. It ignores the error: a lost lease says so itself.
 func (l *Ledger) Release(h *Hold) {
 	l.End(h)
 	_ = h.Lease.Release(context.Background())
 }
 
-// Begin takes in a new hold.
+// Begin records and judges a new hold.
 func (l *Ledger) Begin(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,8 @@ func (l *Ledger) Begin(h *Hold) {
 	}
 }
 
-// fence compares with those that were there before the hold was asked for. A reader has the fence of the last writer.
+// fence compares the fence of h with those of holds that were granted before h was asked for. A reader has the fence of the
+// last writer.
 func (l *Ledger) fence(h *Hold) {
 	l.sums.Fences++
 	for _, other := range l.past {
@@ -124,14 +125,14 @@ func (l *Ledger) wrong(count *int, format string, args ...any) {
 	}
 }
 
-// Downgrade takes in that a writer is about to become a reader.
+// Downgrade records that a writer is about to become a reader.
 func (l *Ledger) Downgrade(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.Reads = true
 }
 
-// End takes in that the holder is about to give the lock back.
+// End records that the holder is about to release the lock or to hand it over.
 func (l *Ledger) End(h *Hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

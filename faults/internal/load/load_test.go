@@ -24,7 +24,7 @@ func TestALedgerSeesWhatMustNotBe(t *testing.T) {
 		require.NoError(t, err)
 		return l
 	}
-	a, b := lease("a"), lease("b") // of one key, as far as the ledger is told
+	a, b := lease("a"), lease("b") // the Ledger is told that both have the same key
 	for name, c := range map[string]struct {
 		first, second  Hold
 		clashes, falls int

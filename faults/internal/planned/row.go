@@ -1,5 +1,5 @@
-// Package planned has primaries hand over as planned, while many take locks: whether two leases are ever valid at once, and
-// whether fences fall.
+// Package planned makes primaries hand over as planned while many clients take locks. It finds out whether two leases are ever
+// valid at once, and whether fences fall.
 package planned
 
 import (
@@ -34,7 +34,7 @@ const (
 	calm     = 10                    // holds of each contest before the first failover, and after each
 )
 
-// A way is how locks are used. Without options all kinds of them are.
+// A way is how locks are used. Without options, all kinds of locks are used.
 type way struct {
 	name string
 	opts []redimutex.Option
@@ -51,17 +51,18 @@ func ways() []way {
 	}
 }
 
-// A contest is rivals, each in a process of its own as it were, that take locks again and again over pools of one kind.
+// A contest has rivals that take locks again and again over pools of one kind. Each rival has a Client of its own, like a
+// process of its own.
 type contest struct {
 	load.Ledger
 	prefix   string // of its keys
 	pool     kind
 	way      way
-	replicas int           // that confirm
-	work     time.Duration // under the lock, so that others have a chance to clash with it
+	replicas int           // how many replicas have to confirm
+	work     time.Duration // how long a rival keeps the lock, so that others have a chance to clash with it
 }
 
-// start lets the rivals in until stop is called.
+// start lets the rivals compete until stop is called.
 func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var team sync.WaitGroup
@@ -74,7 +75,7 @@ func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 		s.Cleanup(func() { client.Close() })
 		if c.way.opts == nil {
 			k := load.NewKinds(&c.Ledger, client, c.prefix, rand.New(rand.NewPCG(random.Uint64(), 0)), c.work)
-			team.Go(func() { k.Run(ctx, func(error) {}) }) // a hand-over that failed may stand in the way
+			team.Go(func() { k.Run(ctx, func(error) {}) }) // errors don't count: a hand-over that failed may stand in the way
 			continue
 		}
 		m := client.Mutex(c.prefix)
@@ -100,7 +101,7 @@ func (c *contest) start(s *evidence.Scene, random *rand.Rand) (stop func()) {
 
 // more waits until each of the contests has had n more holds.
 func more(s *evidence.Scene, contests []*contest, n int) {
-	targets := make([]int, len(contests)) // all at once, so that one that is slow costs the others no time
+	targets := make([]int, len(contests)) // set for all at once, so that a slow contest costs the others no time
 	for i, c := range contests {
 		targets[i] = c.Sums().Holds + n
 	}
@@ -115,13 +116,13 @@ func more(s *evidence.Scene, contests []*contest, n int) {
 	}
 }
 
-// A tally is what contests have shown with so many replicas that confirm.
+// A tally is what the contests with one number of confirming replicas have shown.
 type tally struct {
 	load.Sums
 	failovers int
 }
 
-// play plays the plans, by turns in the long version.
+// play plays the plans side by side or, in the long version, one after the other.
 func play(s *evidence.Scene) {
 	all := plans()
 	tallies := make([][]tally, len(all))
@@ -148,8 +149,8 @@ func play(s *evidence.Scene) {
 	s.Note("%d rivals for each lock, with a TTL of %v; all servers have one clock. In turn they use all kinds of locks, and Mutexes with queue, reuse and fences.", rivals, ttl)
 }
 
-// play has contests over every kind of pool, with every number of replicas that may confirm, go on over failovers, until the
-// time is over.
+// play runs contests over every kind of pool, with every number of replicas that may confirm, while there are failovers. The
+// short version is one round, and the long one goes on until the time is over.
 func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tally {
 	site := p.build(s)
 	tallies := make([]tally, site.replicas+1)
@@ -165,7 +166,7 @@ func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tall
 				w := ways()[(round+i+replicas)%len(ways())]
 				c := &contest{prefix: fmt.Sprintf("{k}:%d", len(contests)), pool: pool, way: w, replicas: replicas, work: time.Millisecond} // in one slot
 				stop := c.start(s, random)
-				s.Cleanup(stop) // if something fails
+				s.Cleanup(stop) // also if something fails
 				contests, stops = append(contests, c), append(stops, stop)
 			}
 		}
@@ -183,8 +184,8 @@ func (p plan) play(s *evidence.Scene, random *rand.Rand, d time.Duration) []tall
 	return tallies
 }
 
-// figure is that of n of so many replicas that confirm. What is judged is where nothing may be forgotten: the primary
-// waits for its replica, or every replica has confirmed the lock.
+// figure returns the figure for n confirming replicas, where the primary has of replicas. It is judged only if nothing may be
+// forgotten: the primary waits for its replica, or every replica has confirmed the lock.
 func (p plan) figure(n, of int, y tally) evidence.Figure {
 	name := fmt.Sprintf("%s, %s, without WithReplicas", evidence.Ours, p.name)
 	if n > 0 {

@@ -18,7 +18,8 @@ func TestNoTwoLeasesAreValidAtOnceAndNoFenceFallsInPlannedFailovers(t *testing.T
 	Rows()[0].Hold(t, 0)
 }
 
-// Where the new primary has none of the locks, a process gets one that another holds. If not at once, then at the next failover.
+// If the new primary has none of the locks, a process gets a lock that another process holds: if not at once, then after one
+// of the next failovers.
 func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 	if !redistest.Installed() {
 		t.Skip("needs a real redis-server or valkey-server on the PATH: miniredis has no replicas")
@@ -32,7 +33,7 @@ func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 		c := &contest{prefix: "{k}:0", pool: site.pools[0], way: ways()[1], work: 2 * time.Second}
 		stop := c.start(s, s.Random(0))
 		for i := 0; i < 30 && c.Sums().Clashes == 0; i++ {
-			more(s, []*contest{c}, 1) // and now a process holds it for a while
+			more(s, []*contest{c}, 1) // now a process holds the lock for a while
 			site.failover(s)
 		}
 		stop()
@@ -42,7 +43,7 @@ func TestAFailoverThatForgetsLocksIsFound(t *testing.T) {
 	assert.False(t, plans()[0].figure(0, 1, y).OK())
 }
 
-// One overlap, or one fence that fell, is enough where it is judged, and none elsewhere.
+// One overlap, or one fallen fence, makes a judged figure fail, and no other figure.
 func TestOneOverlapOrFallenFenceIsFound(t *testing.T) {
 	outcome := func(p plan, n, clashes, falls int) bool {
 		return p.figure(n, 1, tally{Sums: load.Sums{Holds: 1000, Clashes: clashes, Falls: falls}}).OK()

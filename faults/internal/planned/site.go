@@ -15,14 +15,14 @@ import (
 	"github.com/redimutex/redimutex/topologies"
 )
 
-// A site is servers of which one is the primary of our keys, and hands over as planned.
+// A site is a set of servers. One of them is the primary of the keys, and hands over as planned.
 type site struct {
 	pools    []kind
 	replicas int // how many a primary has
 	failover func(t testing.TB)
 }
 
-// A kind is a way to make pools that follow the primary, as docs/topologies.md has them.
+// A kind is a way to make pools that follow the primary, as docs/topologies.md shows them.
 type kind struct {
 	name string
 	make func(t testing.TB) redimutex.Pool
@@ -31,8 +31,8 @@ type kind struct {
 // A plan is a way to hand over.
 type plan struct {
 	name string
-	// inStep says that the primary waits until the replica has everything. Otherwise what it has granted last may be forgotten,
-	// unless all replicas have confirmed it.
+	// inStep says that the primary waits until the replica has everything. Otherwise the last locks that it has granted may be
+	// forgotten, unless all replicas have confirmed them.
 	inStep bool
 	build  func(t testing.TB) *site
 }
@@ -48,7 +48,7 @@ func plans() []plan {
 
 const groupName = "main"
 
-// lately is the shortcut of the page: connections that were used in the last second are not asked for the role.
+// lately takes a shortcut of docs/topologies.md: p does not check the role of connections that were used in the last second.
 func lately(p *redis.Pool) *redis.Pool {
 	p.TestOnBorrow = func(c redis.Conn, used time.Time) error {
 		if time.Since(used) < time.Second {
@@ -59,7 +59,7 @@ func lately(p *redis.Pool) *redis.Pool {
 	return p
 }
 
-// sentinelPools are the pools of those who ask Sentinels for the primary.
+// sentinelPools returns the pools that ask Sentinels for the primary.
 func sentinelPools(addrs []string) []kind {
 	pool := func(t testing.TB) *redis.Pool { return following.Sentinel(t, addrs, groupName) }
 	return []kind{
@@ -68,8 +68,8 @@ func sentinelPools(addrs []string) []kind {
 	}
 }
 
-// byHand is a primary with a replica, an address that moves with the role, and a process that knows where the primary is and
-// answers as a Sentinel does.
+// byHand makes a primary with a replica, an address that moves with the role, and a process that knows where the primary is
+// and answers as a Sentinel does.
 func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 	primary, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
@@ -97,7 +97,7 @@ func byHand(t testing.TB, handOver func(from, to *redistest.Server)) *site {
 	}}
 }
 
-// demote is a failover by hand: for a moment there are two primaries.
+// demote makes a failover by hand: for a moment there are two primaries.
 func demote(from, to *redistest.Server) {
 	to.Promote()
 	from.ReplicaOf(to)
@@ -131,7 +131,7 @@ func cluster(t testing.TB) *site {
 	replica := owner + 3
 	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
 		redistest.Wait(t, "the replica takes over", func() bool {
-			// It may refuse while it is not in step again after the last one.
+			// The replica may refuse while it is not yet in step again after the last failover.
 			_, err := ask(c.Nodes[replica], "CLUSTER", "FAILOVER")
 			for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if c.Owner(key) == replica && c.Nodes[owner].Role() == "slave" {

@@ -31,7 +31,7 @@ func cancelledUnlock(s *evidence.Scene) {
 					t.Fatal(err)
 				}
 				if !f.cold {
-					killClients(servers) // and none that it has kept is of any use
+					killClients(servers) // so no connection that the Client has kept is of use
 				}
 				began := time.Now()
 				err := m.UnlockContext(ended)
@@ -55,7 +55,7 @@ func cancelledUnlock(s *evidence.Scene) {
 				killClients(servers[:1])
 				_ = slot.Unlock(ended)
 			}
-			time.Sleep(time.Second) // by the table
+			time.Sleep(time.Second) // the time that the table gives
 			for _, key := range keys {
 				f.Count(!servers[0].Exists(key))
 			}
@@ -64,21 +64,21 @@ func cancelledUnlock(s *evidence.Scene) {
 	}
 }
 
-// killClients closes all connections of the servers that are not those of replicas or listeners.
+// killClients closes all connections to the servers, except those of replicas and subscribers.
 func killClients(servers []*redistest.Server) {
 	for _, s := range servers {
 		s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	}
 }
 
-// goneSoon reports whether none of the servers has the key, now or in a while.
+// goneSoon reports whether none of the servers has the key, now or some time later; see soon.
 func goneSoon(servers []*redistest.Server, key string) bool {
 	return soon(func() bool {
 		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Exists(key) })
 	})
 }
 
-// soon reports whether ok comes true, now or in a while. It looks less often the longer it takes.
+// soon reports whether ok returns true, now or within forever. The longer that takes, the less often it calls ok.
 func soon(ok func() bool) bool {
 	end, pause := time.Now().Add(forever), time.Millisecond
 	for !ok() {

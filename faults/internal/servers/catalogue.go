@@ -6,7 +6,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// refusals are all the ways that we know.
+// refusals are all known ways in which a server refuses.
 var refusals = []*refusal{
 	{
 		name: "OOM", words: regexp.MustCompile("OOM"),
@@ -43,8 +43,7 @@ var refusals = []*refusal{
 		strike: killing(configured("maxclients", "1", "1000")),
 	},
 	{
-		// A command of more than ten words, as those of the queue are, is refused before the server looks
-		// for a password.
+		// The server refuses a command of more than ten words, as those of the queue are, before it checks the password.
 		name: "NOAUTH", class: forGood, words: regexp.MustCompile("NOAUTH|unauthenticated"), cold: true,
 		strike: killing(locked),
 	},
@@ -97,7 +96,7 @@ var refusals = []*refusal{
 	{
 		name: "CLUSTERDOWN", words: regexp.MustCompile("CLUSTERDOWN"), args: clusterNode, ready: cluster,
 		strike: func(s *site, _ []*cell) func() {
-			s.must("CLUSTER", "DELSLOTS", 0) // the one missing slot of all is enough
+			s.must("CLUSTER", "DELSLOTS", 0) // one missing slot is enough
 			s.clusterState("fail")
 			return func() {
 				s.must("CLUSTER", "ADDSLOTS", 0)
@@ -115,7 +114,7 @@ var refusals = []*refusal{
 	},
 }
 
-// forbidden takes permissions away and gives them again. Some servers say so in other words than NOPERM.
+// forbidden takes permissions away and gives them back. Some servers report that in other words than NOPERM.
 func forbidden(what, words string, bad, good []any) *refusal {
 	return &refusal{
 		name: "NOPERM " + what, class: forGood, words: regexp.MustCompile("NOPERM" + words), login: []any{"app", "old"},

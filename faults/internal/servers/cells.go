@@ -23,17 +23,17 @@ type cell struct {
 	done    chan struct{} // closed when the operation is over
 	err     error         // what it returned, or panicked with
 	seen    atomic.Int32  // tries and renewals that have failed
-	renewed atomic.Int32  // renewals that are over, in whichever way
+	renewed atomic.Int32  // renewals that are over, failed or not
 }
 
 // A verb is an operation.
 type verb struct {
 	name  string
-	holds bool // the lock is held before
+	holds bool // the operation needs a lock that is held
 	act   func(c *cell) error
 }
 
-// patient is the time that calls with a ctx have. More than one try fits in.
+// patient is how long a call with a ctx may last. That is enough for more than one try.
 const patient = 300 * time.Millisecond
 
 var verbs = []verb{
@@ -70,7 +70,7 @@ const (
 	renewedTTL = 1200 * time.Millisecond // of the cells whose renewal is to meet the refusal
 )
 
-// newCell makes a cell, and has the lock held if the operation is one of a holder.
+// newCell makes a cell. If the operation is one of a holder, newCell takes the lock.
 func newCell(c *redimutex.Client, feature string, v verb) (*cell, error) {
 	x := &cell{feature: feature, verb: v, client: c, done: make(chan struct{})}
 	ttl := heldTTL
@@ -109,7 +109,7 @@ func (x *cell) begin() {
 	}()
 }
 
-// struck waits until the operation has met the refusal: it is over, or it is Lock and repeats itself.
+// struck waits until the operation has met the refusal: until it is over or, if it is Lock, has repeated its try.
 func (x *cell) struck(r *refusal) {
 	enough := int32(2)
 	if r.class == forGood {
@@ -127,8 +127,8 @@ func (x *cell) over() bool {
 	}
 }
 
-// weather are the words of a network that fails, which may come along with a refusal; and of a ctx that is over, on a machine
-// that is slower than the caller is patient.
+// weather matches the errors of a network that fails, which may come along with a refusal. It also matches the errors of a ctx
+// that has ended, because a slow machine may need longer than the caller waits.
 var weather = regexp.MustCompile("deadline exceeded|no answer|does not answer|EOF|reset|broken pipe|closed|refused|timeout")
 
 // verdict says what is wrong with how the operation ended during the refusal, if anything.
@@ -136,7 +136,7 @@ func (x *cell) verdict(r *refusal) string {
 	var node *redimutex.NodeError
 	switch err := x.err; {
 	case err == nil:
-		return "" // whether that is true will be seen
+		return "" // truth finds out whether that is so
 	case !x.verb.holds && x.mutex.Lease() != nil:
 		return fmt.Sprintf("%s: an error, and a lease: %v", x, err)
 	case errors.Is(err, redimutex.ErrLost) && x.verb.holds:
@@ -158,7 +158,7 @@ func (x *cell) verdict(r *refusal) string {
 // met reports whether the operation has met the refusal in the server's words.
 func (x *cell) met(r *refusal) bool { return x.err != nil && r.words.MatchString(x.err.Error()) }
 
-// on returns what the server has under the key. A server that says BUSY while it runs a script of another is asked again.
+// on returns what the server has under the key. While the server is BUSY with a script of another client, on asks again.
 func (x *cell) on(s *site) (value string) {
 	soon(func() (answered bool) {
 		var err error
@@ -177,8 +177,8 @@ func (x *cell) holding(s *site) string {
 	return ""
 }
 
-// truth says what is wrong with what the operation has left: a false hold, or a lock that was given back
-// and is still there.
+// truth says what is wrong with what the operation has left behind: a false hold, or a released lock that is still on the
+// server.
 func (x *cell) truth(s *site) string {
 	if problem := x.holding(s); problem != "" {
 		return problem
@@ -190,9 +190,8 @@ func (x *cell) truth(s *site) string {
 	return ""
 }
 
-// again says what is wrong with the lock when the refusal is over: it has to work as if nothing had
-// been. A multiplexed Client does not dial more than twice a second while that fails, so it may repeat for a
-// moment what it was told before.
+// again says what is wrong with the lock when the refusal is over: it has to work as if nothing had happened. A multiplexed
+// Client whose dials fail dials no more than twice a second. So it may return the old error for a moment.
 func (x *cell) again(r *refusal, s *site) string {
 	stale := func(err error) bool {
 		return errors.Is(err, redimutex.ErrUnavailable) || r.words.MatchString(err.Error())
@@ -218,7 +217,7 @@ func (x *cell) again(r *refusal, s *site) string {
 	switch {
 	case err == nil, errors.Is(err, redimutex.ErrLost):
 		return ""
-	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(err.Error()): // a late machine; it goes on in the background
+	case errors.Is(err, redimutex.ErrUnavailable) && weather.MatchString(err.Error()): // the release goes on in the background
 		if soon(func() bool { return x.on(s) != token }) {
 			return ""
 		}

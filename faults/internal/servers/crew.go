@@ -15,11 +15,11 @@ import (
 // A feature is a way to use the library.
 type feature struct {
 	name    string
-	servers int            // how many it locks on
+	servers int            // on how many servers it locks
 	shared  bool           // WithMultiplexing
 	cold    bool           // no connection is kept
 	login   []any          // user and password, if any
-	pools   *[]*redis.Pool // where they are noted, if not nil
+	pools   *[]*redis.Pool // if not nil, client adds its pools to these
 	options []redimutex.Option
 }
 
@@ -29,7 +29,7 @@ var (
 	reusing = []redimutex.Option{redimutex.WithLeaseReuse(50 * time.Millisecond)}
 )
 
-// Single are the features of a lock on one server.
+// single has the features of a lock on one server.
 var single = []feature{
 	{name: "plain", servers: 1},
 	{name: "fencing", servers: 1, options: fencing},
@@ -38,7 +38,7 @@ var single = []feature{
 	{name: "multiplexed", servers: 1, shared: true},
 }
 
-// All are these and Redlock.
+// all has the features of single, and Redlock.
 var all = append([]feature{
 	{name: "Redlock of 3", servers: 3},
 	{name: "Redlock of 3 with fencing", servers: 3, options: fencing},
@@ -47,14 +47,14 @@ var all = append([]feature{
 // direct is the way to a server without anything in between.
 func direct(s *redistest.Server) peers.Dialer { return peers.To(s.Addr()) }
 
-// pool returns a pool that is closed in the end.
+// pool returns a pool that the end of the test closes.
 func pool(t testing.TB, d peers.Dialer, timeout time.Duration) *redis.Pool {
 	p := peers.Pool(d, timeout)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
 
-// client returns a Client with the feature on the first servers of dialers. It is closed in the end.
+// client returns a Client with the feature on the first servers of dialers. The end of the test closes it.
 func (f feature) client(t testing.TB, dialers []peers.Dialer, ttl time.Duration, more ...redimutex.Option) *redimutex.Client {
 	var pools []redimutex.Pool
 	for _, d := range dialers[:f.servers] {
@@ -79,7 +79,7 @@ func (f feature) client(t testing.TB, dialers []peers.Dialer, ttl time.Duration,
 	return c
 }
 
-// loggedIn is dial that logs in.
+// loggedIn returns a dial that also logs in.
 func (f feature) loggedIn(dial func(context.Context) (redis.Conn, error)) func(context.Context) (redis.Conn, error) {
 	return func(ctx context.Context) (redis.Conn, error) {
 		c, err := dial(ctx)
@@ -94,7 +94,7 @@ func (f feature) loggedIn(dial func(context.Context) (redis.Conn, error)) func(c
 	}
 }
 
-// proxied are ways to servers through proxies.
+// proxied returns ways to servers through proxies.
 func proxied(t testing.TB, servers []*redistest.Server) (proxies []*redistest.Proxy, dialers []peers.Dialer) {
 	for _, s := range servers {
 		p := redistest.NewProxy(t, s.Addr())

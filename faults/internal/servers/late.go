@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// shortTTL is that of locks whose replies come after more than half of it, up to twice.
+// shortTTL is the TTL of locks whose replies come after more than half of it, and up to twice of it.
 const shortTTL = 300 * time.Millisecond
 
 func lateReplies(s *evidence.Scene) {
@@ -76,7 +76,7 @@ func lateReplies(s *evidence.Scene) {
 	}
 }
 
-// delayed has replies come late.
+// delayed makes replies come late.
 func delayed(p *redistest.Proxy, by func() time.Duration) {
 	p.Treat(func(reply bool) (t redistest.Treatment) {
 		if reply {
@@ -86,7 +86,7 @@ func delayed(p *redistest.Proxy, by func() time.Duration) {
 	})
 }
 
-// lockOnce tries by one of the two verbs, which ask the server in different ways.
+// lockOnce makes a try by one of two verbs, which ask the server in different ways.
 func lockOnce(m *redimutex.Mutex, waiting bool) error {
 	if waiting {
 		return m.LockContext(context.Background(), shortTTL*3/4)

@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Holdings are what a process could leak.
+// holdings counts what a process could leak.
 type holdings struct{ goroutines, descriptors int }
 
 func inventory() holdings {
@@ -28,8 +28,7 @@ func inventory() holdings {
 	return holdings{runtime.NumGoroutine(), len(open)}
 }
 
-// grown returns by how much the process has more than before, once it has shrunk as far as it does in
-// the given time.
+// grown returns how much more the process has than before. It waits until there is nothing more, but no longer than patience.
 func (before holdings) grown(patience time.Duration) holdings {
 	for end := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
 		now := inventory()
@@ -70,8 +69,8 @@ func leaks(s *evidence.Scene) {
 	growth(s, servers, dialers)
 }
 
-// storm has everybody lock while the connections fail, until there were so many faults, and then
-// returns how many connections of the pools were not given back, and whether the locks still work.
+// storm makes goroutines lock while the connections fail, until there were goal faults. It returns how many connections were
+// not returned to their pools, and whether the locks still work.
 func storm(s *evidence.Scene, t testing.TB, random *rand.Rand, servers []*redistest.Server, goal int) (faults, missing int, works error) {
 	proxies, through := proxied(t, servers)
 	done := func() (sum int) {
@@ -119,7 +118,7 @@ func storm(s *evidence.Scene, t testing.TB, random *rand.Rand, servers []*redist
 	return done(), checkedOut(pools), works
 }
 
-// checkedOut returns how many connections do not come back to their pools.
+// checkedOut returns how many connections do not come back to their pools soon.
 func checkedOut(pools []*redis.Pool) int {
 	soon(func() bool { return out(pools) == 0 })
 	return out(pools)
@@ -133,7 +132,7 @@ func out(pools []*redis.Pool) (n int) {
 	return n
 }
 
-// toil locks, extends and unlocks until stop, whatever comes of it.
+// toil locks, extends and unlocks until stop is closed, and ignores all errors.
 func toil(m *redimutex.Mutex, rng *rand.Rand, stop <-chan struct{}) {
 	for {
 		select {
@@ -159,7 +158,7 @@ func toil(m *redimutex.Mutex, rng *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// mischief is what happens to packets in a storm.
+// mischief returns a function that draws what happens to a packet in a storm.
 func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 	return func(bool) redistest.Treatment {
 		switch n := rng.IntN(120); {
@@ -168,7 +167,7 @@ func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 		case n < 12:
 			return redistest.Treatment{Harm: redistest.Halved}
 		case n < 13:
-			return redistest.Treatment{Harm: redistest.Silence} // dear: a caller waits for the node timeout
+			return redistest.Treatment{Harm: redistest.Silence} // seldom, because it costs a caller a node timeout
 		case n < 20:
 			return redistest.Treatment{Delay: time.Duration(1+rng.IntN(20)) * time.Millisecond}
 		}
@@ -176,8 +175,8 @@ func mischief(rng *rand.Rand) func(reply bool) redistest.Treatment {
 	}
 }
 
-// growth counts the goroutines that 300 holds of redsync leave behind while two of five servers are paused. Ours end with
-// the node timeout.
+// growth counts the goroutines that 300 holds of redsync leave behind while two of five servers are paused. Those of this
+// library end with the node timeout.
 func growth(s *evidence.Scene, servers []*redistest.Server, dialers []peers.Dialer) {
 	p := redsyncPeer(dialers, 0, redsync.WithExpiry(minorityTTL), redsync.WithFailFast(true))
 	p.name = "redsync with FailFast"

@@ -35,8 +35,7 @@ func resumed(s *evidence.Scene) {
 	orphans(s, &scene{servers, dialers, s.Random(0), func() (heal func()) { return pause(servers, 0, 1, 2) }}, 3)
 }
 
-// A scene is where orphans could come from: servers that fall silent, and what was sent to them in
-// the meantime arrives later.
+// A scene is a cause of orphans: servers fall silent, and what is sent to them meanwhile arrives later.
 type scene struct {
 	servers []*redistest.Server
 	dialers []peers.Dialer
@@ -47,8 +46,8 @@ type scene struct {
 // askers is how many goroutines of a feature lock during one fault, each for a key of its own.
 const askers = 5
 
-// orphans has locks taken and given up while the fault comes and goes, and counts the keys that are
-// left when no process holds any lock.
+// orphans takes locks and gives up calls while the fault comes and goes. It counts the keys that are left when no process
+// holds a lock any more.
 func orphans(s *evidence.Scene, x *scene, short int) {
 	ours, won := evidence.Figure{Library: evidence.Ours}, 0
 	for q := s.Quota(short, 10*short); q.More(); q.Done++ {
@@ -70,7 +69,7 @@ func orphans(s *evidence.Scene, x *scene, short int) {
 	}
 	s.Figure(ours)
 	s.Note("Of the %d tries %d got the lock in time, and gave it back during the fault. TTL 1 h, so that no key goes by itself.", ours.Tried, won)
-	// Each try of the others has connections of its own, with timeouts as short as the callers' patience.
+	// Each try of another library has connections of its own, with timeouts as short as the callers' patience.
 	for _, p := range bothPeers(x.dialers[:1], hour, 50*time.Millisecond, true) {
 		compare(s, p, func(t testing.TB, _ peers.Library, f *evidence.Figure) {
 			var tries []trial
@@ -87,7 +86,7 @@ func orphans(s *evidence.Scene, x *scene, short int) {
 	}
 }
 
-// warm locks and unlocks, so that there are connections, if yes.
+// warm locks and unlocks m if yes is set, so that there are connections.
 func warm(t testing.TB, m interface {
 	LockContext(context.Context, time.Duration) error
 	UnlockContext(context.Context) error
@@ -99,7 +98,7 @@ func warm(t testing.TB, m interface {
 	if err := m.LockContext(context.Background(), forever); err != nil {
 		t.Fatal(err)
 	}
-	_ = m.UnlockContext(context.Background()) // of a late machine the lease may be over
+	_ = m.UnlockContext(context.Background()) // on a slow machine the lease may be over
 }
 
 // A trial is a lock of one key that a caller gives up soon.
@@ -108,7 +107,7 @@ type trial struct {
 	lock, unlock func(ctx context.Context) error
 }
 
-// play has all locked at about the time of the fault, and returns how many got the lock.
+// play makes all tries at about the time of the fault, and returns how many got the lock.
 func (x *scene) play(s *evidence.Scene, tries []trial) (won int) {
 	var locked atomic.Int32
 	var group sync.WaitGroup
@@ -137,12 +136,11 @@ func (x *scene) play(s *evidence.Scene, tries []trial) (won int) {
 	return int(locked.Load())
 }
 
-// settled is the time after a fault in which what was under way arrives: TCP repeats itself in
-// 0.2, 0.4 and 0.8 s.
+// settled is the time after a fault in which messages that were under way arrive: TCP sends again after 0.2, 0.4 and 0.8 s.
 const settled = 1500 * time.Millisecond
 
-// left returns the keys of tries that are still there after the fault, and counts them. With patient it waits for
-// them to go for as long as it has to, once all is settled.
+// left returns the keys of tries that are still on a server when the time settled has passed after the fault, and counts them
+// in f. If patient is set, left then waits for the keys to go; see soon.
 func (x *scene) left(tries []trial, patient bool, f *evidence.Figure) (keys []string) {
 	time.Sleep(settled)
 	look := func() bool {

@@ -20,7 +20,7 @@ type peer struct {
 	open func(t testing.TB) peers.Library
 }
 
-// redsyncPeer makes redsync's locks, over redigo pools whose connections wait so long for a reply.
+// redsyncPeer returns redsync over redigo pools whose connections wait up to timeout for a reply.
 func redsyncPeer(dialers []peers.Dialer, timeout time.Duration, opts ...redsync.Option) peer {
 	return peer{"redsync", func(t testing.TB) peers.Library {
 		var pools []*redis.Pool
@@ -31,8 +31,8 @@ func redsyncPeer(dialers []peers.Dialer, timeout time.Duration, opts ...redsync.
 	}}
 }
 
-// bothPeers are redsync over all the dialers, with so long a timeout, and redislock over the first: over a go-redis client
-// that obeys the deadlines of its callers if punctual, which it does not do by default.
+// bothPeers returns redsync over all the dialers, with this timeout, and redislock over the first one. redislock's go-redis
+// client obeys the deadlines of its callers only if punctual is set, because by default it does not.
 func bothPeers(dialers []peers.Dialer, ttl, timeout time.Duration, punctual bool) []peer {
 	return []peer{
 		redsyncPeer(dialers, timeout, redsync.WithExpiry(ttl)),
@@ -55,7 +55,7 @@ func compare(s *evidence.Scene, p peer, play func(t testing.TB, l peers.Library,
 	})
 }
 
-// works makes sure that a peer locks where nothing is wrong, but for a machine that is late now and then.
+// works makes sure that a peer locks when there is no fault. It tries several times, because the machine may be slow.
 func works(t testing.TB, l peers.Library, name string) {
 	for i := range 10 {
 		s := l.Slot(fmt.Sprint(name, " before ", i))
@@ -66,15 +66,15 @@ func works(t testing.TB, l peers.Library, name string) {
 	t.Fatal(name + " doesn't lock")
 }
 
-// An outcome is what came of a call that may block.
+// An outcome is the outcome of a call that may block.
 type outcome struct {
 	took  time.Duration
 	err   error
-	still bool // it had not returned when we stopped looking
+	still bool // it had not returned when await stopped waiting
 }
 
-// await waits for call to return: a second, or some in the long version. It goes on in the background after that, and
-// has to end before what it uses is closed.
+// await waits for call to return, for 2 s or, in the long version, for 12 s. After that, call goes on in the background. The
+// test does not close what call uses before call has ended.
 func await(s *evidence.Scene, t testing.TB, call func() error) outcome {
 	limit := 2 * time.Second
 	if s.Long {

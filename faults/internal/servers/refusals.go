@@ -29,18 +29,18 @@ const (
 	unseen               // callers must not notice
 )
 
-// A refusal is a way in which a server does not do as it is told.
+// A refusal is a way in which a server does not execute a command.
 type refusal struct {
 	name  string
 	class class
-	words *regexp.Regexp // the server's; of silence, ours
+	words *regexp.Regexp // the server's; for a silent server, those of the library
 	args  []string       // of the server
 	needs []redistest.Feature
-	debug bool // it takes DEBUG commands
-	cold  bool // no connection is kept: those that exist would not be refused
+	debug bool // it needs DEBUG commands
+	cold  bool // no connection is kept, because the server would not refuse those that exist
 	login []any
-	ready func(s *site) // what has to be done before anybody locks
-	// strike makes the refusal, and returns what ends it.
+	ready func(s *site) // prepares the server before any lock is taken
+	// strike makes the server refuse, and returns the function that ends that.
 	strike func(s *site, cells []*cell) (heal func())
 }
 
@@ -51,7 +51,7 @@ type site struct {
 	target atomic.Pointer[string] // the address to which new connections lead
 
 	mu    sync.Mutex
-	admin redis.Conn // which was there before the server refuses others
+	admin redis.Conn // connected before the server begins to refuse
 }
 
 // do runs a command of the operator.
@@ -61,7 +61,7 @@ func (s *site) do(command string, args ...any) (any, error) {
 	return s.admin.Do(command, args...)
 }
 
-// must is do of what can't fail.
+// must is do for commands that can't fail.
 func (s *site) must(command string, args ...any) any {
 	reply, err := s.do(command, args...)
 	if err != nil {
@@ -81,7 +81,7 @@ func newSite(t testing.TB, args ...string) *site {
 // lead leads new connections to an address.
 func (s *site) lead(addr string) { s.target.Store(&addr) }
 
-// connect makes another connection, which is closed in the end.
+// connect makes another connection, which the end of the test closes.
 func (s *site) connect() redis.Conn {
 	c, err := redis.Dial("tcp", s.server.Addr())
 	if err != nil {
@@ -145,9 +145,9 @@ func refusalMatrix(s *evidence.Scene) {
 		"the others went through, or were repeated until they did.", len(refusals), len(verbs), len(single), met, f.Tried)
 }
 
-// conduct plays one refusal: locks are taken, the server begins to refuse, everything is tried, the
-// server recovers, everything has to work again. It returns what was wrong, how many operations there
-// were, and how many met the refusal. wrap, if any, comes between the locks and the server.
+// conduct plays one refusal: locks are taken, the server begins to refuse, all operations are tried, the server recovers, and
+// all operations have to work again. It returns what was wrong, how many operations there were, and how many met the refusal.
+// wrap, if not nil, comes between the locks and the server.
 func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (problems []string, n, met int) {
 	redistest.Needs(t, r.needs...)
 	args := slices.Clone(r.args)
@@ -203,8 +203,8 @@ func (r *refusal) conduct(t testing.TB, wrap func(peers.Dialer) peers.Dialer) (p
 	return problems, len(cells), met
 }
 
-// finish waits for the end of the operation and returns what was wrong with it. early says that it
-// was over before the refusal was.
+// finish waits for the end of the operation and returns what was wrong with it. early says that the operation was over before
+// the refusal was.
 func (x *cell) finish(r *refusal, s *site, early bool) (problems []string) {
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
@@ -224,5 +224,5 @@ func (x *cell) finish(r *refusal, s *site, early bool) (problems []string) {
 	if problem := x.again(r, s); problem != "" {
 		problems = append(problems, problem)
 	}
-	return problems[:min(len(problems), 1)] // one for each cell, so that they can be counted
+	return problems[:min(len(problems), 1)] // one problem for each cell, so that they can be counted
 }

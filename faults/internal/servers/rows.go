@@ -1,5 +1,5 @@
-// Package servers holds the rows of the table of faults in which real servers, or the way to them,
-// are what fails: paused servers, dropped paths, late replies, refusals, broken connections.
+// Package servers has the rows of the table of faults in which real servers, or the way to them, fail: paused servers, dropped
+// paths, late replies, refusals, broken connections.
 package servers
 
 import (
@@ -55,12 +55,12 @@ func Rows() []evidence.Row {
 const (
 	// promptly is what the table asks of Lock and Unlock.
 	promptly = 5 * time.Millisecond
-	// minorityTTL makes the node timeout 3 s: a waiter for a paused server is seen, however slow the machine is.
+	// minorityTTL makes the node timeout 3 s, so that a call that waited for a paused server stands out on any machine.
 	minorityTTL = time.Minute
 	// overshoot is how much later than its ctx a call may return, by the table.
 	overshoot = 50 * time.Millisecond
-	// forever is what no call may take in the short version, where a slow machine must not fail.
+	// forever is longer than any call may take in the short version, in which a slow machine must not fail.
 	forever = 20 * time.Second
-	// hour is a TTL that nothing waits for by mistake: the node timeout is three minutes.
+	// hour is a TTL that is never over while a row runs, so that no key and no lease ends by itself.
 	hour = time.Hour
 )

@@ -8,7 +8,7 @@ import (
 
 func TestTheRowsHold(t *testing.T) {
 	both := []string{"redsync", "redislock"}
-	// That a row shows the failures of others is what says that it would show ours.
+	// A row that shows the failures of other libraries would also show those of this one.
 	failing := map[string][]string{
 		"minority": both[:1], "majority": both[:1], "only": both, "dropped-path": both, "resumed": both, "cancelled": both,
 		"late-reply": both[1:], "leaks": {"redsync with FailFast"},

@@ -26,7 +26,7 @@ var fives = []feature{
 	{name: "multiplexed", servers: 5, shared: true},
 }
 
-// pause pauses servers, and returns what resumes them.
+// pause pauses servers, and returns the function that resumes them.
 func pause(servers []*redistest.Server, which ...int) (resume func()) {
 	for _, i := range which {
 		servers[i].Pause()
@@ -38,7 +38,7 @@ func pause(servers []*redistest.Server, which ...int) (resume func()) {
 	}
 }
 
-// Cycles are how long some rounds of Lock and Unlock took.
+// cycles says how long some rounds of Lock and Unlock took.
 type cycles struct {
 	lock, unlock stats.Times
 	failed       error
@@ -59,7 +59,7 @@ func cycle(c *redimutex.Client, n int) (all cycles) {
 	return all
 }
 
-// within reports whether all went well: no error, and no call that waited.
+// within reports whether there was no error, and the p99 of Lock and of Unlock is within limit.
 func (c cycles) within(limit time.Duration) bool {
 	return c.failed == nil && max(c.lock.Quantile(0.99), c.unlock.Quantile(0.99)) <= limit
 }
@@ -103,7 +103,7 @@ func minority(s *evidence.Scene) {
 	compareSilence(s, servers, dialers, hour, 1, 3)
 }
 
-// compareSilence has redsync lock while some of the servers are paused, with a ctx that ends after d.
+// compareSilence makes redsync lock while some of the servers are paused, with a ctx that ends after d.
 func compareSilence(s *evidence.Scene, servers []*redistest.Server, dialers []peers.Dialer, d time.Duration, which ...int) {
 	compare(s, redsyncPeer(dialers, 0, redsync.WithExpiry(minorityTTL)), func(t testing.TB, l peers.Library, f *evidence.Figure) {
 		slot := l.Slot("peer")
@@ -116,19 +116,19 @@ func compareSilence(s *evidence.Scene, servers []*redistest.Server, dialers []pe
 	})
 }
 
-// Calls are made with a ctx that ends meanwhile, and judged by when they returned, and with what.
+// calls judges calls whose ctx ends meanwhile, by when they returned and with what.
 type calls struct {
 	evidence.Bound
 	noise   evidence.Noise
 	samples []evidence.Sample // by how much they were late
-	wrong   []string          // what a call returned that it must not
+	wrong   []string          // what calls returned that they must not return
 }
 
 func newCalls(noise evidence.Noise, strict bool) *calls {
 	return &calls{noise: noise, Bound: evidence.Bound{Limit: overshoot, Words: "after the ctx", Strict: strict, Steps: 1, Share: 1, Slack: forever}}
 }
 
-// call has f called with a ctx that ends after d, or is cancelled then.
+// call calls f with a ctx that has its deadline after d or, if cancel is set, is cancelled then.
 func (c *calls) call(d time.Duration, cancel bool, f func(ctx context.Context) error, check func(error) string) {
 	ctx, stop := context.WithTimeout(context.Background(), d)
 	if cancel {
@@ -165,7 +165,7 @@ func majority(s *evidence.Scene) {
 		s.Round(func(t testing.TB) {
 			for _, f := range fives {
 				m := f.client(t, dialers, hour).Mutex("majority")
-				warm(t, m, q.Done%2 == 0) // else it meets the paused servers with its first connections
+				warm(t, m, q.Done%2 == 0) // otherwise its first connections meet the paused servers
 				resume := pause(servers, which...)
 				for i := range 4 {
 					calls.call(evidence.Between(random, 50*time.Millisecond, 200*time.Millisecond), i == 3, func(ctx context.Context) error {
@@ -184,7 +184,8 @@ func majority(s *evidence.Scene) {
 	compareSilence(s, servers, dialers, 100*time.Millisecond, 0, 2, 4)
 }
 
-// checkSilence says what is wrong with the error of a call that too few servers have answered: those in which were silent.
+// checkSilence says what is wrong with the error of a call that too few servers have answered. The error must name the silent
+// servers, which are those in which.
 func checkSilence(err error, cancelled bool, which ...int) string {
 	switch {
 	case err == nil:
@@ -255,8 +256,8 @@ func onlyServer(s *evidence.Scene) {
 	}
 	s.Figure(calls.figure())
 	s.Note("Each try is an Extend, an Unlock or a Lock with a ctx that ends, by its deadline or by cancellation, while the server is paused.")
-	// The others have connections with their usual timeouts: 5 s for redigo, as redimutex.NewPool has it, and what go-redis
-	// does by itself.
+	// The other libraries have connections with the usual timeouts: 5 s for redigo, as in redimutex.NewPool, and the default
+	// of go-redis.
 	for _, p := range bothPeers(dialers, hour, 5*time.Second, false) {
 		compare(s, p, func(t testing.TB, l peers.Library, f *evidence.Figure) {
 			extending, unlocking := l.Slot(p.name+" extending"), l.Slot(p.name+" unlocking")

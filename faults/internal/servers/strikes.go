@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// configured is a setting that is bad and becomes good again.
+// configured returns a strike that gives a setting a bad value, and a good one when it heals.
 func configured(name, bad, good string) func(*site, []*cell) func() {
 	return func(s *site, _ []*cell) func() {
 		s.must("CONFIG", "SET", name, bad)
@@ -20,7 +20,7 @@ func configured(name, bad, good string) func(*site, []*cell) func() {
 	}
 }
 
-// locked asks for a password, of all who are connected too before Redis 6.
+// locked makes the server ask for a password. Before Redis 6 it also asks connected clients.
 func locked(s *site, cells []*cell) func() {
 	heal := configured("requirepass", "a new password", "")(s, cells)
 	s.must("AUTH", "a new password")
@@ -53,14 +53,14 @@ func ruled(bad, good []any) func(*site, []*cell) func() {
 	}
 }
 
-// demoted makes the server the replica of a server that is not there, so that it keeps its data.
+// demoted makes the server the replica of a server that does not exist, so that it keeps its data.
 func demoted(s *site, _ []*cell) func() {
 	host, port, _ := strings.Cut(redistest.FreeAddr(s.t), ":")
 	s.must("REPLICAOF", host, port)
 	return func() { s.must("REPLICAOF", "NO", "ONE") }
 }
 
-// unsaved has a snapshot fail, because there is a folder in the place of its file.
+// unsaved makes a snapshot fail, by a folder in the place of its file.
 func unsaved(s *site, _ []*cell) func() {
 	obstacle := filepath.Join(s.server.Dir(), "dump.rdb")
 	if err := os.MkdirAll(filepath.Join(obstacle, "in the way"), 0o700); err != nil {
@@ -83,7 +83,7 @@ func unsaved(s *site, _ []*cell) func() {
 	}
 }
 
-// loading has the server load its data again, slowly.
+// loading makes the server load its data again, slowly.
 func loading(s *site, _ []*cell) func() {
 	c := s.connect()
 	s.must("DEBUG", "POPULATE", 100_000, "ballast")
@@ -107,7 +107,7 @@ func (s *site) says(word string) {
 	})
 }
 
-// busy has the server execute a script that does not end.
+// busy makes the server execute a script that does not end.
 func busy(s *site, _ []*cell) func() {
 	s.begin(s.connect(), "EVAL", "while true do end", 0)
 	s.says("BUSY")
@@ -140,14 +140,14 @@ func elsewhere(args ...string) func(*site, []*cell) func() {
 	}
 }
 
-// nowhere leads new connections to where no server listens.
+// nowhere leads new connections to an address on which no server listens.
 func nowhere(s *site, _ []*cell) func() {
 	s.lead(redistest.FreeAddr(s.t))
 	s.killClients()
 	return func() { s.lead(s.server.Addr()) }
 }
 
-// forgetful has the server forget its scripts again and again.
+// forgetful makes the server forget its scripts again and again.
 func forgetful(s *site, _ []*cell) func() {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -181,8 +181,8 @@ func (s *site) clusterState(want string) {
 	})
 }
 
-// reslotted gives the slots of locks to another node, or begins to. A slot with keys in it can't be
-// given away before they have moved, so those of locks that are held are left out unless all.
+// reslotted gives the slots of locks to another node, or begins to. A slot can't be given away while it has keys. So slots of
+// locks that are held are left out, unless all is set.
 func reslotted(how string, all bool) func(*site, []*cell) func() {
 	return func(s *site, cells []*cell) func() {
 		other := redistest.Real(s.t, clusterNode...)

@@ -35,7 +35,7 @@ func named(t *testing.T, name string) *refusal {
 	return nil
 }
 
-// A liar is a connection to a server that says yes where it should refuse for want of memory.
+// A liar is a connection to a server that grants locks where it should refuse them for want of memory.
 type liar struct{ net.Conn }
 
 var refused = regexp.MustCompile(`(?s)^-OOM.*\r\n$`)
@@ -46,7 +46,7 @@ func (l liar) Read(b []byte) (int, error) {
 	case !refused.Match(b[:n]):
 	case bytes.Contains(b[:n], []byte("script")):
 		n = copy(b, "*2\r\n:1\r\n:0\r\n")
-	default: // of a plain SET
+	default: // the refusal of a plain SET
 		n = copy(b, "+OK\r\n")
 	}
 	return n, err
@@ -63,7 +63,7 @@ func TestFalseHoldIsFound(t *testing.T) {
 }
 
 func TestErrorOfTheWrongKindIsFound(t *testing.T) {
-	r := *named(t, "READONLY") // which passes
+	r := *named(t, "READONLY") // a refusal that time fixes
 	r.class = forGood
 	problems, _, _ := r.conduct(t, nil)
 	assert.Contains(t, strings.Join(problems, "\n"), "of the wrong kind")

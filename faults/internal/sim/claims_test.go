@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// delayed is a weather in which much of what is sent comes too late, and few rival for the lock.
+// delayed gives c a weather in which many messages come too late, and few workers that want the lock.
 func delayed(c Config) Config {
 	c.Few, c.Weather = true, Weather{Drift: .009, Slow: .01, Late: .3, Break: .02, Calm: 300 * time.Millisecond, Hang: 3, Cancel: .1}
 	return c
@@ -22,13 +22,13 @@ func TestCheckerFindsNothingThatHealthyClaimsLeaveBehind(t *testing.T) {
 	}
 }
 
-// What a claim must not do. Each is planted in a copy of the file.
+// Each case is something that a claim must not do, planted in a copy of the file.
 func TestCheckerFindsBugsInTheClaims(t *testing.T) {
 	const claim, away, acquire = "../../../internal/server/claim.go", "../../../internal/server/release.go", "../../../internal/quorum/votes.go"
 	one, queued, three := orphanages()[0], orphanages()[1], orphanages()[2]
-	queued.Want = 6000 // few tries come so late
+	queued.Want = 6000 // few tries come late enough
 	undone := delayed(Config{Servers: 1, Renew: true})
-	undone.Want = 8000 // and few undos
+	undone.Want = 8000 // few undos do
 	fenced := Config{Servers: 3, Renew: true, Fencing: true, Weather: rough}
 	for name, bug := range map[string]struct {
 		file, from, to string

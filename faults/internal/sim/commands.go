@@ -11,7 +11,7 @@ import (
 // status is a reply such as OK.
 type status string
 
-// execute runs a command, as far as locks need it. The caller holds s.mu.
+// execute runs a command; it knows those that locks need. c is nil for a command of a script. The caller holds s.mu.
 func (s *server) execute(c *conn, args []string) any {
 	switch strings.ToUpper(args[0]) {
 	case "EVALSHA":
@@ -125,7 +125,7 @@ func (s *server) onKey(command, key string, args []string) any {
 	return s.onSet(command, key, v, args)
 }
 
-// part is what GETRANGE gives; from and to are not negative.
+// part returns the reply of GETRANGE. It expects that from and to are not negative.
 func part(text, from, to string) any {
 	low, err := strconv.Atoi(from)
 	high, wrong := strconv.Atoi(to)

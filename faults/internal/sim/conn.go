@@ -9,25 +9,25 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A conn is a connection of redigo over a simulated link. Like a real one it keeps what was sent in
-// order, and what was sent runs on the server even if the client has gone away meanwhile.
+// A conn is a connection of redigo over a simulated link. As with a real connection, messages arrive in the order in which
+// they were sent, and the server executes them even if the client has gone away meanwhile.
 type conn struct {
 	link   *link
 	server *server
-	boot   int           // the life of the server that it belongs to
-	limit  time.Duration // on reading, where the caller has none
+	boot   int           // server.boots at the dial: a crash of the server breaks the conn
+	limit  time.Duration // for reads whose caller gives no limit
 
-	mu      sync.Mutex // never taken before server.mu
+	mu      sync.Mutex // never locked before server.mu
 	outbox  [][]string
 	inbox   []item
 	wake    chan struct{}
-	pending int           // replies that are owed
-	dead    bool          // nothing more arrives there; protected by server.mu
+	pending int           // replies that the server still owes
+	dead    bool          // no more messages reach the server; protected by server.mu
 	kind    uint64        // of the last message
 	fresh   bool          // nothing was sent yet
-	astray  bool          // it is to a replica
-	sent    time.Duration // when the last message arrives there
-	heard   time.Duration // when the last reply arrives here
+	astray  bool          // it is connected to a replica
+	sent    time.Duration // when the last message arrives at the server
+	heard   time.Duration // when the last reply arrives at the client
 	err     error
 }
 
@@ -43,8 +43,8 @@ var (
 	errClosed  = errors.New("use of closed network connection")
 )
 
-// dial makes a connection. The time that takes is added to that of the first message: two who dial at
-// the same moment could not be told apart, and what happens next would hang on who is first.
+// dial makes a connection. The delay of the first message includes the time for the dial. If dial itself took that time, two
+// dials at the same moment could not be told apart, and what happens next would depend on which of them is first.
 func dial(l *link, limit time.Duration) (*conn, error) {
 	s := l.world.servers[l.server]
 	s.mu.Lock()
@@ -73,14 +73,14 @@ func (c *conn) fail(err error) {
 	c.signal()
 }
 
-// last is the kind of the last message.
+// last returns the kind of the last message.
 func (c *conn) last() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kind
 }
 
-// signal wakes who reads. The caller holds c.mu.
+// signal wakes the goroutine that reads. The caller holds c.mu.
 func (c *conn) signal() {
 	select {
 	case c.wake <- struct{}{}:
@@ -88,7 +88,7 @@ func (c *conn) signal() {
 	}
 }
 
-// Close says good-bye; the server hears it later.
+// Close ends the connection for the client at once. The server learns of it later.
 func (c *conn) Close() error {
 	c.fail(errClosed)
 	w, s := c.link.world, c.server
@@ -118,7 +118,7 @@ func (c *conn) Send(command string, args ...any) error {
 	return nil
 }
 
-// Flush sends what is in the buffer, as one message.
+// Flush sends the commands in the buffer as one message.
 func (c *conn) Flush() error {
 	w := c.link.world
 	c.mu.Lock()
@@ -143,7 +143,7 @@ func (c *conn) Flush() error {
 	lostBefore := broken && dice.IntN(2) == 0
 	c.sent = arrives
 	c.mu.Unlock()
-	if broken && !lostBefore && c.server.hangs(arrives) { // the client hears of it before the server has read the message
+	if broken && !lostBefore && c.server.hangs(arrives) { // the client learns of the break before the server reads the message
 		c.breakSoon()
 	}
 	for _, args := range batch {

@@ -44,7 +44,7 @@ const forever = time.Duration(1 << 62)
 func (c *conn) receive(done <-chan struct{}, end time.Duration) (any, error) {
 	w := c.link.world
 	if end < forever {
-		// Commands that have the same deadline miss it one after the other.
+		// Commands with the same deadline time out one after the other.
 		end = w.reserve(end + c.link.turn(c.last()))
 		defer w.free(end)
 	}
@@ -95,7 +95,7 @@ func over(done <-chan struct{}) bool {
 	}
 }
 
-// Do sends a command and waits for its reply; without one, for all replies that are owed.
+// Do sends a command and waits for its reply. Without a command, Do waits for all replies that the server owes.
 func (c *conn) Do(command string, args ...any) (any, error) {
 	return c.DoWithTimeout(c.limit, command, args...)
 }
@@ -121,7 +121,7 @@ func (c *conn) DoWithTimeout(d time.Duration, command string, args ...any) (any,
 	return last(all)
 }
 
-// exchange sends what is in the buffer, and returns all replies that are owed. Refusals are among them.
+// exchange sends the commands in the buffer, and returns all replies that the server owes, error replies included.
 func (c *conn) exchange(done <-chan struct{}, end time.Duration) ([]any, error) {
 	if err := c.Flush(); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (c *conn) exchange(done <-chan struct{}, end time.Duration) ([]any, error) 
 	return all, nil
 }
 
-// last is the last of some replies, as Do returns it.
+// last returns the last of some replies, as Do returns it.
 func last(all []any) (any, error) {
 	if len(all) == 0 {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 
 const perEndured = 20 // restarts in an episode
 
-// endure has one client hold the lock while the servers restart one after the other, each without its data and for
-// longer than a TTL, and the others want the lock all the time.
+// endure makes one client hold the lock while servers restart, one at a time. Each is down for longer than a TTL and comes
+// back without its data. The other clients want the lock all the time.
 func endure(c Config, seed uint64) *Report {
 	w := newWorld(c, seed)
 	random := w.stream("endure")
@@ -18,7 +18,7 @@ func endure(c Config, seed uint64) *Report {
 	o := &ours{world: w, mutex: client.Mutex(key)}
 	h := o.lock(context.Background(), true)
 	w.judge.acquired(h)
-	w.sleep(3 * ttl) // until all have given their vote. A server that never answers has none for this lock any more
+	w.sleep(3 * ttl) // until all have given their vote: a server that never answered can't give this lock its vote any more
 	var all sync.WaitGroup
 	var closing []func()
 	for i := 1; i < clients; i++ {
@@ -31,7 +31,7 @@ func endure(c Config, seed uint64) *Report {
 	for range perEndured {
 		down := between(random, ttl, 3*ttl)
 		w.servers[random.IntN(len(w.servers))].crash(down, false)
-		w.sleep(down + 4*ttl) // the guard takes a TTL, and those who poll may have a vote for a moment when it is asked
+		w.sleep(down + 4*ttl) // the guard takes a TTL, and a rival's try may have the vote just when a renewal asks for it
 		w.judge.endured(h)
 	}
 	w.end()
@@ -47,7 +47,7 @@ func endure(c Config, seed uint64) *Report {
 	return w.report()
 }
 
-// endured takes in that a server has restarted during the hold.
+// endured records that a server has restarted during the hold.
 func (j *judge) endured(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,5 +58,5 @@ func (j *judge) endured(h *hold) {
 	}
 }
 
-// steady is a weather in which the lock has no other reason to be lost.
+// steady is a weather in which only those restarts could make the lock be lost.
 var steady = Weather{Drift: .009, Offset: time.Second}

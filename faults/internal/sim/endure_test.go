@@ -19,7 +19,7 @@ func TestCheckerFindsALockThatRegainsNoVotes(t *testing.T) {
 	assert.NotZero(t, r.Fallen)
 }
 
-// After a round that was missed, and where another token stands, another caller may have the lock.
+// A vote must not be regained after a missed round, nor on a server that has another token: another caller may have the lock.
 func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	gone := corrected
 	gone.Amnesia, gone.Cut, gone.Long, gone.Calm = 8, true, .4, 300*time.Millisecond
@@ -29,7 +29,7 @@ func TestCheckerFindsVotesThatAreRegainedWhereTheyMustNotBe(t *testing.T) {
 	t.Run("after a missed round", func(t *testing.T) {
 		program := mutant(t, "../../../internal/quorum/extend.go", "if !r.tallies[k].won() || c.Unknown() {", "if c.Unknown() {")
 		planted := c
-		for planted.Seed < 8 { // another holder is seldom there just then
+		for planted.Seed < 8 { // there is seldom another holder just then
 			r, err := Run(t.Context(), program, planted, nil)
 			require.NoError(t, err)
 			if r.Prolonged > 0 {

@@ -19,7 +19,7 @@ const (
 	sceneLength = 3 * time.Second
 )
 
-// each is how many workers a client has.
+// each returns how many workers a client has.
 func (w *world) each() int {
 	if w.Few {
 		return 1
@@ -46,11 +46,11 @@ func newWorld(c Config, seed uint64) *world {
 	return w
 }
 
-// finish ends an episode: no more faults, and stop has the clients end.
+// finish ends an episode. No more faults begin, and stop ends the clients.
 func (w *world) finish(stop func()) {
 	w.end()
 	stop()
-	time.Sleep(time.Minute) // the caller that still waits for an answer has got it by then
+	time.Sleep(time.Minute) // by then, every caller that still waits for an answer has got it
 	uuid.SetRand(nil)
 }
 
@@ -71,8 +71,7 @@ func (w *world) report() *Report {
 	return r
 }
 
-// episode lets clients take the lock again and again in bad weather. It is called in a
-// testing/synctest bubble.
+// episode lets clients take the lock again and again in bad weather. It is called in a testing/synctest bubble.
 func episode(c Config, seed uint64) *Report {
 	w := newWorld(c, seed)
 	stop := w.populate()
@@ -80,7 +79,7 @@ func episode(c Config, seed uint64) *Report {
 	return w.report()
 }
 
-// populate lets the clients work until there were enough acquisitions. It returns how to clean up.
+// populate lets the clients work until there were enough acquisitions, or for two minutes of virtual time. stop cleans up.
 func (w *world) populate() (stop func()) {
 	var all, takers sync.WaitGroup
 	var closing []func()
@@ -152,8 +151,8 @@ func (j *judge) count() int {
 	return j.report.Acquired
 }
 
-// entropy is where the UUIDs come from. What it gives hangs on the moment alone, not on what was asked for
-// before.
+// entropy is the source of the UUIDs. What it returns depends on the moment and on how many requests came at that moment, but
+// not on earlier requests.
 type entropy struct {
 	world *world
 

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A judge sees all holds, from outside, in true time. Its mutex is taken before that of the world.
+// A judge sees all holds from outside, in true time. Its mutex is never locked after that of the world.
 type judge struct {
 	world *world
 
 	mu     sync.Mutex
 	report Report
-	wanted map[string]time.Duration // by token: when a server was first asked for it
-	last   map[string]time.Duration // by token: when something was last sent that brings it to a server, or its hold ended
+	wanted map[string]time.Duration // by token: when it was first sent to a server
+	last   map[string]time.Duration // by token: when a command that creates or keeps it was last sent, or its hold ended
 	tried  map[string]time.Duration // by token: when a server last executed a try of it, perhaps a late one
 	late   map[string]bool          // by token: its SET was executed long after it was sent
-	alive  []*hold                  // of which no Unlock was called
-	byKey  map[string][]*hold       // those with a fence, in order of time
-	past   []granted                // in order of time, with the highest fence until then
-	wrote  []*hold                  // who has written to the resource
+	alive  []*hold                  // the holds that were not released yet
+	byKey  map[string][]*hold       // the holds with a fence, in order of time
+	past   []granted                // in order of time, each with the highest fence so far
+	wrote  []*hold                  // the last holds whose writes the resource accepted
 	high   int64                    // the highest fence that the resource has seen
 	scenes []Stretch
 }
@@ -30,24 +30,24 @@ type judge struct {
 type hold struct {
 	worker  int
 	token   string
-	keys    []string // nil: the one that all want; see kinds.go
+	keys    []string // nil: the one key that all workers want; see kinds.go
 	reads   bool
-	writes  bool          // of readers and writers
-	permits int           // more than 0: of a semaphore with so many
-	span    time.Duration // the longest TTL that was asked for; 0: lasts
+	writes  bool          // reads and writes: of an RWMutex
+	permits int           // more than 0: of a semaphore with this number of permits
+	span    time.Duration // the longest TTL that the holder asked for; 0: ttl
 	fence   int64
 	fenced  bool
-	began   time.Duration // when it was asked for
-	wanted  time.Duration // when a server was first asked for its token, or later: when it was asked for
+	began   time.Duration // when its call began to ask for it
+	wanted  time.Duration // when its token was first sent to a server, or began, whichever is later
 	granted time.Duration
-	dead    bool // was seen to be invalid
+	dead    bool // its lease was seen to be invalid
 	died    time.Duration
-	clash   bool // another lease was valid when it began
+	clash   bool // another lease was valid when it was granted
 	valid   func() bool
-	until   func() time.Time // nil where leases are not renewed
-	lasts   func() time.Time // nil where leases are not extended
-	seen    time.Time        // what that was
-	rival   time.Duration    // when another got the lock that asked for it after this one had it; 0: no caller did
+	until   func() time.Time // the end of the validity, to find wrong renewals; nil: not judged
+	lasts   func() time.Time // the end of the validity, to find extensions that shorten it; nil: not judged
+	seen    time.Time        // what lasts returned the last time
+	rival   time.Duration    // when a caller got the lock that asked for it after this hold was granted; 0: none did
 	gone    map[int]bool     // servers on which its key has expired
 }
 
@@ -71,7 +71,7 @@ func tokenIn(args []string) string {
 	return ""
 }
 
-// sent notes the first time that a token goes to a server.
+// sent records when a token was first sent to a server, and when a command was last sent that may create it or keep it there.
 func (j *judge) sent(args []string) {
 	token := tokenIn(args)
 	if token == "" {
@@ -87,7 +87,8 @@ func (j *judge) sent(args []string) {
 	}
 }
 
-// executed notes that a server executes a command, if it may give the lock to its token. A SET is the first of its token.
+// executed records that a server executes a command, if the command may give the lock to its token. A SET is the first command
+// of its token, so j.wanted says when it was sent.
 func (j *judge) executed(args []string) {
 	try := grants(args)
 	j.mu.Lock()
@@ -100,7 +101,7 @@ func (j *judge) executed(args []string) {
 	}
 }
 
-// wrong notes something that must not be. The caller holds j.mu.
+// wrong counts a violation, and keeps the first one in words. The caller holds j.mu.
 func (j *judge) wrong(count *int, format string, args ...any) {
 	*count++
 	if j.report.First == "" {
@@ -108,8 +109,8 @@ func (j *judge) wrong(count *int, format string, args ...any) {
 	}
 }
 
-// acquired takes in a new hold. It must be the only valid one, and its fence higher than that of
-// every hold that was there before anybody asked for this one.
+// acquired records and judges a new hold. No other valid hold may exclude it, and its fence must be higher than that of every
+// hold that was granted before this one was asked for.
 func (j *judge) acquired(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -119,7 +120,7 @@ func (j *judge) acquired(h *hold) {
 	j.look()
 	for _, other := range j.alive {
 		if !other.dead && h.excludes(other) {
-			if h.wanted > other.granted { // else the server may have given it before, and clocks have jumped in between
+			if h.wanted > other.granted { // otherwise the server may have granted h first, and then its clock jumped
 				other.rival = h.granted
 			}
 			if j.robbed(h) || j.robbed(other) {
@@ -155,7 +156,8 @@ func (j *judge) acquired(h *hold) {
 	j.past = append(j.past, top)
 }
 
-// robbed reports whether a foreign client has deleted a key of the hold, perhaps before its holder knew that it had it.
+// robbed reports whether a foreign client has deleted a key of the hold since the hold was asked for, perhaps before the
+// holder knew that it had the lock.
 func (j *judge) robbed(h *hold) bool {
 	for _, key := range h.keys {
 		if j.world.deleted(key) > h.wanted {
@@ -165,8 +167,8 @@ func (j *judge) robbed(h *hold) bool {
 	return false
 }
 
-// look finds out which leases are valid. One that was not never is again, and one during which another
-// got the lock is not renewed: a single server knows better by then. The caller holds j.mu.
+// look finds out which leases are valid. A lease that was invalid must never be valid again. A lease must not be renewed after
+// a later caller has got the lock: a single server knows by then that the lock has a new holder. The caller holds j.mu.
 func (j *judge) look() {
 	for _, h := range j.alive {
 		valid := h.valid()
@@ -181,7 +183,7 @@ func (j *judge) look() {
 		if h.span > 0 {
 			span = h.span - h.span/100 - 2*time.Millisecond
 		}
-		if j.robbed(h) && j.tried[h.token] > h.rival { // a late try has taken the lock again that a foreign client has deleted
+		if j.robbed(h) && j.tried[h.token] > h.rival { // after a foreign client deleted the lock, a late try took it again
 			h.rival = 0
 		}
 		if h.rival > 0 && h.until != nil && h.until().Add(-span).Sub(j.world.began) > h.rival {
@@ -199,7 +201,7 @@ func (j *judge) look() {
 	}
 }
 
-// released takes in that the holder is about to give the lock back.
+// released records that the holder is about to release the lock.
 func (j *judge) released(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -244,10 +246,10 @@ func (j *judge) forget() {
 	j.alive = nil
 }
 
-// write is a write to a resource that checks fences, by a holder that believes to have the lock. It
-// is stale if a process that asked for the lock only later has written already, and it is accepted all the same.
+// write judges a write to a resource that checks fences, by a holder that believes that it has the lock. The write is stale if
+// the resource accepts it after a write of another holder, which asked for the lock only when h had it already.
 func (j *judge) write(h *hold) {
-	if j.world.Kinds { // only foreign clients would write
+	if j.world.Kinds { // here only foreign clients call write
 		return
 	}
 	j.mu.Lock()

@@ -11,9 +11,9 @@ import (
 
 // Here workers use every kind of lock: readers and writers, permits, several keys at once, and locks that are handed over.
 
-const permits, shared = 2, "rw" // one worker allows one more
+const permits, shared = 2, "rw" // one worker allows one permit more
 
-// A kinds worker takes a lock of another kind each time.
+// A kinds is a worker that takes a lock of another kind each time.
 type kinds struct {
 	world  *world
 	number int
@@ -24,12 +24,12 @@ type kinds struct {
 
 // A way is a kind of lock, and how it is used.
 type way struct {
-	hold    hold // what is known of it before
+	hold    hold // what is known of the hold before it is granted
 	acquire func(context.Context) (*redimutex.Lease, error)
 }
 
 // newKinds makes the locks of a worker. Readers, writers, plain Mutexes, locks of several keys and foreign clients share a
-// key. rw is what it shares with the others of its client.
+// key. rw is the RWMutex that the workers of a client share; nil: there is none.
 func (w *world) newKinds(number int, client *redimutex.Client, rw *redimutex.RWMutex) *kinds {
 	fences := redimutex.WithFencing()
 	k := &kinds{world: w, number: number, random: w.stream("kinds", number), taker: client.Mutex("a", fences)}
@@ -45,7 +45,7 @@ func (w *world) newKinds(number int, client *redimutex.Client, rw *redimutex.RWM
 	add(1, hold{keys: []string{"a"}}, client.Mutex("a", fences).Acquire)
 	if rw != nil {
 		long := 2 * ttl
-		if w.Guard { // which knows of one TTL
+		if w.Guard { // the restart guard knows of one TTL
 			long = ttl
 		}
 		fixed := client.RWMutex(shared, fences, redimutex.WithTTL(long), redimutex.WithoutRenewal())
@@ -71,7 +71,7 @@ func (k *kinds) run() {
 	}
 }
 
-// once is one try, and the hold that may come of it.
+// once makes one try, and uses the lock if it got it.
 func (k *kinds) once() {
 	patience := between(k.random, ttl/4, 4*ttl)
 	if k.random.Float64() < k.world.Weather.Cancel {
@@ -87,7 +87,7 @@ func (k *kinds) once() {
 	}
 }
 
-// draw returns a way to lock. For some seconds many want the same key, and then another.
+// draw returns a way to lock. For three seconds many workers want the same key, and then another key.
 func (k *kinds) draw() way {
 	favourite := []string{"a", shared, "sem"}[k.world.now()/(3*time.Second)%3]
 	if k.world.Only != "" {
@@ -101,7 +101,7 @@ func (k *kinds) draw() way {
 	}
 }
 
-// hold has the lock for a while, and leaves it in one of the ways that there are.
+// hold keeps the lock for a while, and then releases it or hands it over. A writer may become a reader meanwhile.
 func (k *kinds) hold(h *hold, lease *redimutex.Lease) {
 	judge := &k.world.judge
 	h.token, h.fence, h.until, h.valid = lease.Token(), lease.Fence(), lease.Until, func() bool { return lease.Err() == nil }
@@ -110,7 +110,7 @@ func (k *kinds) hold(h *hold, lease *redimutex.Lease) {
 	k.work(h, lease)
 	if h.writes && k.random.IntN(2) == 0 {
 		judge.downgrades(h)
-		_ = lease.Downgrade(context.Background()) //nolint:errcheck // what is lost the judge sees
+		_ = lease.Downgrade(context.Background()) //nolint:errcheck // the judge sees a loss
 		k.work(h, lease)
 	}
 	if len(h.keys) == 1 && h.keys[0] == "a" && k.random.IntN(2) == 0 {
@@ -119,10 +119,10 @@ func (k *kinds) hold(h *hold, lease *redimutex.Lease) {
 	}
 	judge.released(h)
 	k.world.note("worker", k.number, 0, "unlocks "+h.keys[0])
-	_ = lease.Release(context.Background()) //nolint:errcheck // the same
+	_ = lease.Release(context.Background()) //nolint:errcheck // the judge sees a loss
 }
 
-// work is as long as that of a worker, and may extend the lease at the beginning, or at the end.
+// work lasts as long as that of a worker. It may extend the lease at the beginning and at the end.
 func (k *kinds) work(h *hold, lease *redimutex.Lease) {
 	length := exponential(k.random, 2*time.Millisecond)
 	if k.random.Float64() < k.world.Weather.Long {
@@ -144,17 +144,17 @@ func (k *kinds) extend(h *hold, lease *redimutex.Lease) {
 		return
 	}
 	to := between(k.random, ttl/8, 3*ttl)
-	if k.world.Guard { // which knows of one TTL
+	if k.world.Guard { // the restart guard knows of one TTL
 		to = min(to, ttl)
 	}
 	k.world.judge.extends(h, to)
 	ctx, cancel := context.WithTimeout(context.Background(), between(k.random, 1, nodeTimeout))
 	defer cancel()
-	_ = lease.Extend(ctx, to) //nolint:errcheck // what is lost the judge sees
+	_ = lease.Extend(ctx, to) //nolint:errcheck // the judge sees a loss
 	k.world.judge.examine()
 }
 
-// handOver gives the lock away, to whoever of two comes first.
+// handOver hands the lock over. This worker and perhaps another one try to take it over, and the first of them gets it.
 func (k *kinds) handOver(h *hold, lease *redimutex.Lease) {
 	k.world.judge.released(h)
 	given, err := lease.HandOver(context.Background(), ttl)
@@ -163,7 +163,7 @@ func (k *kinds) handOver(h *hold, lease *redimutex.Lease) {
 	}
 	k.world.note("worker", k.number, 0, "hands over")
 	select {
-	case k.world.given <- given: // another may take it over too
+	case k.world.given <- given: // another worker may try to take it over too
 	default:
 	}
 	k.takeOver(given)
@@ -183,7 +183,7 @@ func (k *kinds) takeOver(given redimutex.Handover) {
 	}
 }
 
-// takers take over what others have handed over, and may do so themselves.
+// takers takes over locks that other workers have handed over, and may hand them over again.
 func (k *kinds) takers() {
 	for {
 		select {
@@ -195,7 +195,7 @@ func (k *kinds) takers() {
 	}
 }
 
-// downgrades takes in that a writer becomes a reader.
+// downgrades records that a writer becomes a reader.
 func (j *judge) downgrades(h *hold) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,7 +210,7 @@ func (j *judge) examine() {
 	j.look()
 }
 
-// extends takes in for how long a holder wants its lease.
+// extends records the TTL that a holder asks for.
 func (j *judge) extends(h *hold, to time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -226,9 +226,9 @@ func (h *hold) excludes(other *hold) bool {
 	return shared && h.permits == 0 && !(h.reads && other.reads)
 }
 
-// crowd returns how many hold permits, this one included. One that names a higher limit may have come later, and have
-// learnt of it earlier: also after the call before, whose try this hold has taken over, had its permit on the server. The
-// caller holds j.mu.
+// crowd returns how many hold permits, h included. A holder with a higher limit does not count if it learned of its permit
+// after the token of h was first sent: on the server, it may have come after h. The first send of the token decides, because h
+// may have taken over the try of an earlier call, which had the permit on the server already. The caller holds j.mu.
 func (j *judge) crowd(h *hold) int {
 	n := 1
 	for _, other := range j.alive {
@@ -239,12 +239,12 @@ func (j *judge) crowd(h *hold) int {
 	return n
 }
 
-// ordered reports whether a fence of h is right after one of other, which was there before h was asked for.
+// ordered reports whether the fence of h may follow that of other, which was granted before h was asked for.
 func (h *hold) ordered(other *hold) bool {
 	return h.fence > other.fence || h.reads && h.fence == other.fence
 }
 
-// fences judges the fence of a new hold against those of its keys that were there before it was asked for. The caller
+// fences judges the fence of a new hold against the holds of its keys that were granted before it was asked for. The caller
 // holds j.mu.
 func (j *judge) fences(h *hold) {
 	for _, k := range h.keys {
@@ -261,7 +261,7 @@ func (j *judge) fences(h *hold) {
 	}
 }
 
-// motley are the Configs of row 37.
+// motley returns the Configs of row 37.
 func motley() []Config {
 	all := []Config{
 		{Name: "redimutex, 1 server", Servers: 1, Renew: true},

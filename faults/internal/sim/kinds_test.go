@@ -26,12 +26,13 @@ func TestCheckerFindsNothingInHealthyKinds(t *testing.T) {
 			assert.Zero(t, r.Prolonged, "%s: %s", name, r.First)
 		}
 	}
-	// Here a writer that was extended is downgraded, and another waits for its end.
+	// Here a writer extends its lease and is then downgraded, while another caller waits for its end.
 	r := run(t, Config{Name: "extended, then downgraded", Seed: 99000011, Want: 300, Servers: 1, Kinds: true, Weather: unruly})
 	assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
 }
 
-// A permit that a call has got without hearing of it goes to the next call, and meanwhile one with a higher limit came.
+// A call gets a permit on the server, and does not learn of it. The next call takes over its try. In between, a holder with a
+// higher limit comes.
 func TestAPermitIsJudgedByWhenItsTokenWasFirstAskedFor(t *testing.T) {
 	r := run(t, Config{Name: "a try taken over", Seed: 60000006, Want: 300, Servers: 1, Kinds: true, Weather: unruly})
 	assert.Zero(t, r.Overlaps+r.Revived+r.Inverted, r.First)
@@ -44,11 +45,11 @@ const (
 	counter = "tonumber(redis.call('GET', lock .. ':n') or 0)"
 )
 
-// What those do who have it wrong, and what else could go wrong here.
+// Known mistakes of other implementations, and what else could go wrong in this one.
 func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 	foreign := motley()[4]
 	for name, bug := range map[string]Plant{
-		"the clocks of the clients": { // each token has another, as if it were of another machine
+		"the clocks of the clients": { // each token has another clock, as if it came from another machine
 			From: "local now = time[1] * 1000000 + time[2]",
 			To:   "local now = time[1] * 1000000 + time[2] + string.byte(ARGV[1], 1) % 4 * 100000",
 		},
@@ -92,7 +93,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 			case strings.HasPrefix(name, "stale"):
 				c = foreign
 				c.Name, c.Seed, c.Want, c.Only, c.Weather.Long, c.Weather.Rob = "planted", 1, 40000, shared, .4, .4
-			case strings.HasPrefix(name, "an extension"): // a longer one has to come before it, and another holder behind it
+			case strings.HasPrefix(name, "an extension"): // a longer one has to come before it, and another holder after it
 				c.Want *= 4
 			}
 			c.Plant = bug
@@ -103,7 +104,7 @@ func TestCheckerFindsBugsInTheKinds(t *testing.T) {
 	}
 }
 
-// The library refuses that, so the refusal has to be taken out first.
+// The library refuses a Semaphore over several servers, so the mutant has no such refusal.
 func TestCheckerFindsASemaphoreThatCountsByMajority(t *testing.T) {
 	program := mutant(t, "../../../semaphore.go", "must(len(c.pools) == 1,", "must(true,")
 	c := varied(false)

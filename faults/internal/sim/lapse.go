@@ -13,9 +13,9 @@ import (
 
 const perLapses = 25 // lapses in an episode
 
-// lapse makes the leases of one client lapse, again and again: its links are cut until the leases have
-// expired, here and on the servers, and what was sent meanwhile arrives after that. In half of the
-// cases another process takes the lock.
+// lapse makes the leases of one client lapse, again and again. The links of a redimutex client are cut until the lease has
+// expired, at the client and on the servers. What was sent meanwhile arrives after that. In half of the cases another client
+// takes the lock. A lease of redsync lapses because nothing renews it.
 func lapse(c Config, seed uint64) *Report {
 	w := newWorld(c, seed)
 	pools, others := w.pools(0), w.pools(1)
@@ -27,7 +27,7 @@ func lapse(c Config, seed uint64) *Report {
 		} else {
 			w.lapseOurs(random, client.Mutex(key), other.Mutex(key))
 		}
-		w.sleep(2 * ttl) // all that was left behind has expired or was given back
+		w.sleep(2 * ttl) // by then, all that was left behind has expired or was released
 	}
 	w.finish(func() {
 		w.close(client, pools)
@@ -36,10 +36,10 @@ func lapse(c Config, seed uint64) *Report {
 	return w.report()
 }
 
-// cutOff cuts the links of client 0, to a majority at least, until a lease that begins now has expired.
+// cutOff cuts the links of client 0 to a majority of the servers, at least, until a lease that begins now has expired.
 func (w *world) cutOff(random *rand.Rand) (heals time.Duration) {
 	heals = w.now() + 2*ttl + between(random, time.Millisecond, ttl)
-	whole := random.IntN(len(w.servers)/2 + 1) // links that stay
+	whole := random.IntN(len(w.servers)/2 + 1) // how many links stay whole
 	for _, i := range random.Perm(len(w.servers))[whole:] {
 		w.links[0][i].hold(heals)
 		w.ill(i, w.now(), heals, "cut")
@@ -52,7 +52,7 @@ func (w *world) lapseOurs(random *rand.Rand, mine, other *redimutex.Mutex) {
 	lease := mine.Lease()
 	h := &hold{token: lease.Token(), valid: func() bool { return lease.Err() == nil }}
 	w.judge.acquired(h)
-	w.sleep(between(random, time.Millisecond, ttl)) // it may have been renewed
+	w.sleep(between(random, time.Millisecond, ttl)) // the lease may be renewed meanwhile
 	heals := w.cutOff(random)
 	extended := make(chan error, 1)
 	stuck := between(random, 1, ttl) // an extension by hand, which is under way when the lease expires
@@ -97,7 +97,7 @@ func (w *world) lapseTheirs(random *rand.Rand, m *theirs) {
 	w.sleep(between(random, time.Millisecond, ttl))
 }
 
-// inspect looks for the token of a lease that has expired on the servers: it must have gone for good.
+// inspect looks on the servers for the token of an expired lease. A token that was gone from a server must not come back.
 func (w *world) inspect(h *hold) {
 	w.judge.examine()
 	for _, s := range w.servers {
@@ -115,7 +115,7 @@ func (w *world) inspect(h *hold) {
 	}
 }
 
-// lapsed takes in that the lease of h has come to its end.
+// lapsed records that the lease of h has ended.
 func (w *world) lapsed(h *hold) {
 	w.judge.mu.Lock()
 	w.judge.report.Lapsed++

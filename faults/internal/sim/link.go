@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A link is the network between a client and a server. It delivers everything, in order for each
-// connection, but it may take long, as TCP does when packets are lost; and it can be cut for a while.
+// A link is the network between a client and a server. It delivers every message, in order for each connection. That may take
+// long, as in TCP when packets are lost. A link can also be cut for a while.
 type link struct {
 	world          *world
 	client, server int
 	cuts           *rand.Rand
 	cutFrom, cutTo time.Duration // the present or next cut
-	held           time.Duration // cut by hand until then
+	held           time.Duration // until this moment hold has cut the link
 }
 
 func newLink(w *world, client, server int) *link {
@@ -31,7 +31,7 @@ func (l *link) next() {
 	l.cutTo = l.cutFrom + between(l.cuts, ttl/10, 2*ttl)
 }
 
-// What a message is about, to be added to what it is an answer to.
+// Events that are no messages of a client. dice gets them, added to the kind of the message before the event if there was one.
 const (
 	closing = 1 << (60 + iota)
 	breaking
@@ -39,14 +39,14 @@ const (
 	subscribing
 )
 
-// dice draws for a message of the given kind that is sent now. The numbers hang on that alone, and not on
-// which of several goroutines is first, nor on which connection it got.
+// dice returns random numbers for a message of the given kind that is sent now. They depend on nothing else than the seed, the
+// link, the moment and the kind: neither on which of several goroutines is first nor on which connection it got.
 func (l *link) dice(kind uint64) *rand.Rand {
 	w := l.world
 	return rand.New(rand.NewPCG(mix(w.seed, uint64(l.client), uint64(l.server)), mix(uint64(w.now()), kind)))
 }
 
-// mix makes one number of several that are alike.
+// mix makes one number of several, which may be alike.
 func mix(numbers ...uint64) (h uint64) {
 	for _, n := range numbers {
 		h += n + 0x9e3779b97f4a7c15
@@ -72,7 +72,7 @@ func (l *link) delay(r *rand.Rand) time.Duration {
 	for now+d >= l.cutTo {
 		l.next()
 	}
-	if now+d >= l.cutFrom { // it is sent again until the link is whole
+	if now+d >= l.cutFrom { // the message is sent again until the link has healed
 		d = l.cutTo - now + between(r, time.Millisecond, 30*time.Millisecond)
 	}
 	if now < l.held {
@@ -81,8 +81,8 @@ func (l *link) delay(r *rand.Rand) time.Duration {
 	return d
 }
 
-// turn is a few nanoseconds, others for each link and kind of message: what a client does at once,
-// on all servers or on one, ends in an order that does not depend on which of its goroutines runs first.
+// turn returns a few nanoseconds, which depend on the link and the kind of message. So what a client does at the same moment,
+// on one server or on all, ends in an order that does not depend on which of its goroutines runs first.
 func (l *link) turn(kind uint64) time.Duration {
 	return time.Duration(1 + kind%256 + 256*uint64(l.client*len(l.world.servers)+l.server))
 }

@@ -81,7 +81,7 @@ func (o *ours) lock(ctx context.Context, blocking bool) *hold {
 }
 
 func (o *ours) unlock(*hold) {
-	_ = o.mutex.UnlockContext(context.Background()) // what is lost the judge has seen
+	_ = o.mutex.UnlockContext(context.Background()) // the judge has seen a loss
 }
 
 func (o *ours) done(*hold) <-chan struct{} { return o.lease.Done() }
@@ -113,7 +113,7 @@ func (t *theirs) lock(ctx context.Context, blocking bool) *hold {
 }
 
 func (t *theirs) unlock(*hold) {
-	_ = t.Unlock(context.Background()) // what is lost the judge has seen
+	_ = t.Unlock(context.Background()) // the judge has seen a loss
 }
 
 func (t *theirs) done(*hold) <-chan struct{} { return nil }

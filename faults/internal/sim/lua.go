@@ -121,13 +121,13 @@ func failure(l *lua.LState, text string) *lua.LTable {
 	return t
 }
 
-// setRepl says whether what follows goes to the replicas.
+// setRepl is redis.set_repl: it says whether the next commands of the script go to the replicas.
 func setRepl(l *lua.LState) int {
 	interpreter.server.unsent = lua.LVAsNumber(l.Get(1)) == 0
 	return 0
 }
 
-// eval runs a script that was loaded. args is what follows the script in the command.
+// eval runs a script that was loaded. args are the arguments of the command after the script.
 func (s *server) eval(hash string, args []string) any {
 	keys, err := strconv.Atoi(args[0])
 	if err != nil {

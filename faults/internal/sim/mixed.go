@@ -8,8 +8,8 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Here workers do what else the library lets them do with a lock: they extend leases, give up
-// waiting for that, and unlock while it is under way; and they use Mutexes with other options for the same key.
+// Here workers do what else the library lets them do with a lock. They extend leases, give up waiting for the extension, and
+// unlock while it is under way. And they use Mutexes with different options for the same key.
 
 // mixed is a locker that uses one of several Mutexes of a Client each time.
 type mixed struct {
@@ -25,7 +25,7 @@ func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
 	}
 	add(ttl)
 	add(ttl, redimutex.WithLeaseReuse(ttl/3))
-	add(ttl, redimutex.WithLeaseReuse(ttl/3)) // the same by value
+	add(ttl, redimutex.WithLeaseReuse(ttl/3)) // another Mutex with the same options
 	add(2*ttl, redimutex.WithLeaseReuse(ttl/2))
 	add(2*ttl, redimutex.WithoutRenewal())
 	add(ttl, redimutex.WithMinHold(ttl/10))
@@ -33,7 +33,7 @@ func (w *world) newMixed(worker int, client *redimutex.Client) *mixed {
 }
 
 func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
-	if m.mutex == nil || m.random.IntN(2) == 0 { // else it comes again, and may find what it has left behind
+	if m.mutex == nil || m.random.IntN(2) == 0 { // otherwise it uses the same one, which may have left something behind
 		m.mutex = m.mutexes[m.random.IntN(len(m.mutexes))]
 	}
 	h := m.ours.lock(ctx, blocking)
@@ -44,7 +44,8 @@ func (m *mixed) lock(ctx context.Context, blocking bool) *hold {
 	return h
 }
 
-// extend has the lease extended a few times within about d, and more often than not does not wait for the outcome.
+// extend extends the lease a few times within about d. In two of three cases it may give up waiting for the outcome, or it
+// does not wait at all.
 func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 	if random.IntN(3) > 0 {
 		return
@@ -60,7 +61,7 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 		patience := exponential(random, nodeTimeout/5)
 		switch random.IntN(3) {
 		case 0:
-			_ = lease.Extend(ctx, to) //nolint:errcheck // what is lost the judge sees
+			_ = lease.Extend(ctx, to) //nolint:errcheck // the judge sees a loss
 			cancel()
 		case 1:
 			m.world.at(m.world.now()+patience, cancel)
@@ -68,7 +69,7 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 		default:
 			delay := between(random, 1, ttl/10) // perhaps when the next hold has begun
 			if random.IntN(2) == 0 {
-				delay = between(random, 1, d+1) // perhaps just before this one ends
+				delay = between(random, 1, d+1) // perhaps just before this hold ends
 			}
 			m.world.at(m.world.now()+delay, func() {
 				_ = lease.Extend(ctx, to) //nolint:errcheck // the same
@@ -77,11 +78,11 @@ func (m *mixed) extend(random *rand.Rand, h *hold, d time.Duration) {
 		}
 	}
 	if left := time.Until(lease.Until()); left > 0 && random.IntN(3) == 0 {
-		m.world.sleep(between(random, 1, left+ttl/4)) // to have use of it
+		m.world.sleep(between(random, 1, left+ttl/4)) // to make use of the extension
 	}
 }
 
-// unrulies are the Configs of row 24.
+// unrulies returns the Configs of row 24.
 func unrulies() []Config {
 	all := []Config{
 		{Name: "redimutex, 1 server, fences", Servers: 1, Renew: true, Fencing: true},

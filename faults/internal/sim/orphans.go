@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Here the TTL is so long that a lock which its owner has left behind is seen: what was released must go soon, and not
-// only when it expires.
+// Here the TTL is so long that the simulation sees a lock that its owner has left behind. A released lock must go soon, and
+// not only when it expires.
 
 const (
 	longTTL  = 10 * time.Second
-	patience = 4 * time.Second // between two tries of a release in the background lies a second, and faults come again and again
+	patience = 4 * time.Second // a release is retried in the background after a second, and faults come again and again
 )
 
 // creates reports whether a command can bring its token to a server, or keep it there.
@@ -23,7 +23,7 @@ func creates(args []string) bool {
 		return false
 	}
 	keys, err := strconv.Atoi(args[2])
-	return err == nil && len(args) > 3+keys+2 && args[3+keys+2] != "0" // a release has no deadline
+	return err == nil && len(args) > 3+keys+2 && args[3+keys+2] != "0" // the deadline of a release is 0
 }
 
 // orphans looks on the servers for locks that have no owner any more.
@@ -41,7 +41,7 @@ func (w *world) orphans() {
 	}
 }
 
-// tokens are those that have the lock. The caller holds s.mu.
+// tokens returns the token that has the lock on the server, if there is one. The caller holds s.mu.
 func (s *server) tokens() (all []string) {
 	if v := s.live(key); v != nil && v.set == nil {
 		all = append(all, v.text)
@@ -49,7 +49,7 @@ func (s *server) tokens() (all []string) {
 	return all
 }
 
-// orphan looks at a token that a server has.
+// orphan judges a token that a server has.
 func (j *judge) orphan(server int, token string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,7 +57,7 @@ func (j *judge) orphan(server int, token string) {
 	if !known || j.world.now()-last < patience {
 		return
 	}
-	// A SET carries no deadline. If it arrives this late, and the undo behind it never does, both releases were answered before.
+	// A SET carries no deadline. If it arrives this late and its undo never does, both releases were answered before the SET.
 	if j.world.Foreign && j.late[token] {
 		return
 	}
@@ -77,7 +77,7 @@ var messy = Weather{
 	Hang: 3, Crash: 1, Cut: true, Cancel: .3,
 }
 
-// orphanages are the Configs of row 36.
+// orphanages returns the Configs of row 36.
 func orphanages() []Config {
 	all := []Config{
 		{Name: "redimutex, 1 server", Servers: 1, Renew: true},

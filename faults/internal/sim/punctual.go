@@ -11,12 +11,12 @@ import (
 	punctual "github.com/redimutex/redimutex/internal/conn"
 )
 
-// A punctualPool is to the library what a pool of NewPool is: it uses it on the caller's goroutine, because nothing
-// of it can outlast its context. It is also what makes a seed give the same trace: the workers that the library has for all
-// other pools wait until the very moment of a deadline, and in virtual time who is first there is drawn by lot.
+// A punctualPool is for the library like a pool of NewPool: the library uses it on the caller's goroutine, because no
+// operation of it can outlast its context. That also makes a seed give the same trace. For all other pools the library has
+// workers. They wait until the very moment of a deadline, and which goroutine is first at a moment of virtual time is random.
 type punctualPool struct{ dialPool }
 
-// Source is that of a pool that dials, and punctual.
+// Source returns the Source of the dialPool, as that of a punctual pool.
 func (p punctualPool) Source() *punctual.Source {
 	s := punctual.Of(p.dialPool)
 	s.Punctual, s.KeepsContext = true, false
@@ -38,7 +38,7 @@ func (p dialPool) Dial() (redis.Conn, error) {
 	return c, nil
 }
 
-// DoContext is that of internal/conn: it ends with ctx, and then writes its Undo behind it, if it has one.
+// DoContext works as in internal/conn: it ends with ctx. If ctx has cut it short and has an Undo, DoContext sends the Undo.
 func (c *conn) DoContext(ctx context.Context, command string, args ...any) (reply any, err error) {
 	end, err := c.bound(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *conn) ReceiveContext(ctx context.Context) (any, error) {
 	return reply, c.explain(ctx, err)
 }
 
-// bound returns until when an operation may last.
+// bound returns the moment at which an operation must end.
 func (c *conn) bound(ctx context.Context) (time.Duration, error) {
 	w := c.link.world
 	deadline, ok := ctx.Deadline()
@@ -90,7 +90,7 @@ func (c *conn) bound(ctx context.Context) (time.Duration, error) {
 	return deadline.Sub(w.began), nil
 }
 
-// explain returns the error of an operation, and has the server undo what ctx has cut short.
+// explain returns the error of an operation. If ctx has cut the operation short and has an Undo, explain sends the Undo.
 func (c *conn) explain(ctx context.Context, err error) error {
 	var refused redis.Error
 	if err == nil || errors.As(err, &refused) {

@@ -15,16 +15,16 @@ import (
 // A scenario is a row: Configs, and how their reports are judged.
 type scenario struct {
 	evidence.Row
-	short, long int     // what each Config wants
-	weather     Weather // of those that have none of their own
+	short, long int     // Want of each Config
+	weather     Weather // of the Configs that have none of their own
 	configs     []Config
 	judge       func(s evidence.Setup, c Config, r *Report) []evidence.Figure
 	note        string
-	picture     string // the title of one of a Config; empty: there is none
-	of          int    // the Config
+	picture     string // the title of a picture; empty: there is none
+	of          int    // the index of the Config in the picture
 }
 
-// Rows are the faults that are simulated.
+// Rows returns the rows of the faults that are simulated.
 func Rows() (rows []evidence.Row) {
 	for _, x := range scenarios() {
 		x.Run = x.play
@@ -194,7 +194,7 @@ func (x scenario) play(ctx context.Context, s evidence.Setup) (res evidence.Resu
 	return res, draw(&res, s, x.configs[x.of], reports[x.of], x.picture)
 }
 
-// judged is the figure of a simulation in which bad of tried things must not have happened.
+// judged returns the figure of a simulation in which bad of tried cases were violations.
 func judged(c Config, bad, tried int, what string) evidence.Figure {
 	return evidence.Figure{
 		Library: c.Name, Held: tried - bad, Tried: tried, NotJudged: c.Library != evidence.Ours || c.Beyond,
@@ -202,7 +202,7 @@ func judged(c Config, bad, tried int, what string) evidence.Figure {
 	}
 }
 
-// alsoBroken spoils a figure by something else that must not be.
+// alsoBroken makes a figure fail if there were other violations too.
 func alsoBroken(f evidence.Figure, bad int, what string) evidence.Figure {
 	if bad > 0 {
 		f.Held, f.Worst = 0, fmt.Sprintf("%s, %d %s", f.Worst, bad, what)
@@ -210,7 +210,7 @@ func alsoBroken(f evidence.Figure, bad int, what string) evidence.Figure {
 	return f
 }
 
-// exclusion is the figure of a simulation in which nothing may be wrong at all.
+// exclusion returns the figure of a simulation in which no violation of any kind is allowed.
 func exclusion(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
 	f := judged(c, r.Overlaps, r.Acquired, "overlaps")
 	f = alsoBroken(f, r.Revived, "leases revived")
@@ -219,8 +219,8 @@ func exclusion(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
 	return []evidence.Figure{prolonged(f, c, r)}
 }
 
-// prolonged spoils a figure by leases that were renewed although another had got the lock. Of several servers, a try that
-// was sent in time and executed late can bring back a majority that clock jumps have broken.
+// prolonged makes a figure fail if leases were renewed although a later caller had got the lock. With several servers it does
+// not: a try that was sent in time and executed late can bring back a majority that clock jumps have broken.
 func prolonged(f evidence.Figure, c Config, r *Report) evidence.Figure {
 	if c.Servers > 1 {
 		return f
@@ -228,7 +228,7 @@ func prolonged(f evidence.Figure, c Config, r *Report) evidence.Figure {
 	return alsoBroken(f, r.Prolonged, "leases renewed although another had got the lock")
 }
 
-// none judges that one thing never happened, and no overlap.
+// none returns a judge that allows neither one kind of violation nor an overlap.
 func none(what string, of func(*Report) (bad, tried int)) func(evidence.Setup, Config, *Report) []evidence.Figure {
 	return func(_ evidence.Setup, c Config, r *Report) []evidence.Figure {
 		bad, tried := of(r)
@@ -236,12 +236,12 @@ func none(what string, of func(*Report) (bad, tried int)) func(evidence.Setup, C
 	}
 }
 
-// forgotten is the judge of row 2. There overlaps have to be found, or the checker is worth nothing in the other rows.
+// forgotten is the judge of row 2. The checker must find overlaps in this row, or it proves nothing in the other rows.
 func forgotten(s evidence.Setup, c Config, r *Report) []evidence.Figure {
 	f := judged(c, r.Stale+r.Inverted, r.Writes,
 		fmt.Sprintf("stale writes or fences out of order, %d refused, %d overlaps in %d acquisitions", r.Refused, r.Overlaps, r.Acquired))
 	figures := []evidence.Figure{prolonged(f, c, r)}
-	// That enough clocks of five jump within one hold is rare: a short run need not have it.
+	// With five servers, enough clocks seldom jump within one hold, so a short run need not have overlaps.
 	if c.Library == evidence.Ours && r.Overlaps == 0 && (s.Long || c.Servers == 1 || c.Weather.Jump == 0) {
 		figures = append(figures, evidence.Figure{Library: c.Name + ": the checker finds overlaps", Tried: 1})
 	}
@@ -262,14 +262,14 @@ func note(c Config, r *Report) string {
 const limits = "The clients share one clock, which is the true time, and the clocks of the servers run up to 0.9% faster or slower than it. " +
 	"A holder that is paused does nothing, but its process goes on renewing."
 
-// The weathers. A lease is good for clocks that differ by 1% and 2 ms.
+// The weathers. A lease stays safe while clocks differ by no more than 1% and 2 ms.
 var (
 	storm = Weather{
 		Drift: .009, Offset: time.Second, Slow: .01, Break: .005, Calm: time.Second,
 		Hang: 3, Crash: 1, Cut: true, Long: .05, Pause: .02, Cancel: .05,
 	}
-	// A fence is safe as long as one of the servers that were told of it remembers it in each majority, or
-	// the clocks of the servers are right. Now and then too many have forgotten, so the clocks have to be.
+	// A fence is safe as long as each majority has a server that was told of it and remembers it, or the clocks of the servers
+	// are right. Now and then too many servers have forgotten it, so the clocks have to be right.
 	corrected = Weather{
 		Drift: .009, Slewed: true, Slow: .005, Break: .005, Calm: time.Second,
 		Hang: 1, Crash: 1, Amnesia: 4, Long: .2, Pause: .05, Cancel: .02,

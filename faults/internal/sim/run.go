@@ -16,14 +16,14 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/crew"
 )
 
-// role is that of the processes that simulate.
+// role is the name of the processes that simulate.
 const role = "simulation"
 
 // Main runs a simulation if this process was started for one, and then does not return.
 //
-// A simulation has a process of its own, for three reasons. Virtual time is to be had only in a
-// test, and the testing package runs tests only for the whole of a process. The source of the UUIDs is
-// one for all goroutines. And a simulation that hangs or panics is a result, and not our end.
+// A simulation has a process of its own, for three reasons. Only a test has virtual time, and the testing package takes the
+// whole process for its tests. All goroutines of a process share one source of UUIDs. And a simulation that hangs or panics is
+// a result: it must not end this process.
 func Main() {
 	crew.Main(role, func(p *crew.Post) error {
 		var c Config
@@ -32,14 +32,14 @@ func Main() {
 		}
 		os.Args = os.Args[:1]
 		flag.CommandLine = flag.NewFlagSet(os.Args[0], flag.ExitOnError)
-		runtime.GOMAXPROCS(1) // the fewer run at once, the less can happen in another order
+		runtime.GOMAXPROCS(1) // with one goroutine at a time, less can happen in another order
 		debug.SetGCPercent(400)
 		testing.Main(regexp.MatchString, []testing.InternalTest{{Name: c.Name, F: func(t *testing.T) { simulate(t, c, p) }}}, nil, nil)
 		return nil
 	})
 }
 
-// simulate runs episodes until there were enough acquisitions, and reports.
+// simulate runs episodes as long as total is unfinished, and reports.
 func simulate(t *testing.T, c Config, p *crew.Post) {
 	interpreter.plant = c.Plant
 	began := time.Now()
@@ -73,8 +73,8 @@ func simulate(t *testing.T, c Config, p *crew.Post) {
 	p.Say(*total)
 }
 
-// unfinished reports whether another episode is due. With Least the simulation ends by count or time, else
-// by both.
+// unfinished reports whether another episode is due. With Least, the simulation ends when it has Want, or when it has Least
+// and Time is over. Otherwise it ends when it has Want and Time is over.
 func (r *Report) unfinished(c Config, spent time.Duration) bool {
 	done := r.done(c)
 	if c.Least > 0 {
@@ -83,7 +83,7 @@ func (r *Report) unfinished(c Config, spent time.Duration) bool {
 	return done < c.Want || spent < c.Time
 }
 
-// done counts what the Config wants many of.
+// done returns the count that Want of the Config is about.
 func (r *Report) done(c Config) int {
 	switch {
 	case c.Lapse:
@@ -94,8 +94,7 @@ func (r *Report) done(c Config) int {
 	return r.Acquired
 }
 
-// Run simulates in a process of its own, and returns its report. progress is told how much is done;
-// it may be nil.
+// Run simulates in a process of its own, and returns its report. It calls progress with how much is done; progress may be nil.
 func Run(ctx context.Context, program string, c Config, progress func(done int)) (*Report, error) {
 	h, err := crew.HireFrom[Report](program, role, "GODEBUG=asyncpreemptoff=1")
 	if err != nil {

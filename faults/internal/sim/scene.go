@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/picture"
 )
 
-// looks are the kinds of stretches, as they are drawn.
+// looks says how each kind of Stretch is drawn.
 var looks = map[string]picture.Kind{
 	"held": picture.Held, "lost": picture.Lost, "clash": picture.Clash,
 	"hang": picture.Hang, "crash": picture.Down, "amnesia": picture.Forgot, "jump": picture.Mark, "cut": picture.Hang,

@@ -15,8 +15,8 @@ type server struct {
 	number int
 	faults *rand.Rand
 	rate   float64       // how fast its clock runs
-	phase  time.Duration // of its corrections, where it is corrected
-	offset time.Duration // by how much it is ahead at the beginning, and after jumps
+	phase  time.Duration // of the clock's corrections, with Slewed
+	offset time.Duration // by how much its clock is ahead at the beginning, and after jumps
 
 	mu         sync.Mutex // one command at a time
 	data       map[string]*value
@@ -25,11 +25,11 @@ type server struct {
 	boots      int
 	down       bool
 	hungUntil  time.Duration
-	backlog    []unread // what has arrived while it hangs
-	conns      []*conn  // that are open, in the order of their making
+	backlog    []unread // the messages that have arrived while it hangs
+	conns      []*conn  // the open connections, in the order of their dials
 	subscribed map[string][]*conn
-	astray     map[string][]*conn // to a replica
-	unsent     bool               // what the script that runs does is not for the replicas
+	astray     map[string][]*conn // connections to a replica
+	unsent     bool               // the next commands of the running script don't go to the replicas
 }
 
 // A value is a string or a sorted set.
@@ -60,13 +60,13 @@ func (s *server) forget() {
 	s.data, s.expires, s.known = make(map[string]*value), make(map[string]int64), make(map[string]bool)
 }
 
-// slew is how long a clock that is corrected runs wrong in one direction, before it does in the other.
+// slew is how long the error of a corrected clock grows, and then how long it shrinks.
 const slew = 100 * time.Millisecond
 
 // clock is the server's time in µs.
 func (s *server) clock() int64 {
 	now := s.world.now()
-	wrong := now // for so long
+	wrong := now // for how long the clock has run at a wrong rate
 	if s.world.Weather.Slewed {
 		if wrong = (now + s.phase) % (2 * slew); wrong > slew {
 			wrong = 2*slew - wrong
@@ -75,7 +75,7 @@ func (s *server) clock() int64 {
 	return bubbleYear + (now + time.Duration(float64(wrong)*(s.rate-1)) + s.offset).Microseconds()
 }
 
-// plan makes the next fault happen.
+// plan draws the next fault, which happens some time later.
 func (s *server) plan() {
 	w := s.world.Weather
 	all := w.Hang + w.Crash + w.Amnesia + w.Jump + w.Back
@@ -105,7 +105,7 @@ func (s *server) plan() {
 	})
 }
 
-// hang keeps the server from doing anything for a while; its system still accepts connections and data.
+// hang keeps the server from doing anything for a while. Its operating system still accepts connections and data.
 func (s *server) hang(d time.Duration) {
 	w := s.world
 	from := w.now()
@@ -119,7 +119,7 @@ func (s *server) hang(d time.Duration) {
 		waiting := s.backlog
 		s.backlog, s.hungUntil = nil, 0
 		s.mu.Unlock()
-		// It reads the connections in an order of its own.
+		// The server reads one connection after the other, in a random order.
 		order := make(map[*conn]int)
 		for _, u := range waiting {
 			if _, known := order[u.from]; !known {
@@ -140,7 +140,7 @@ type unread struct {
 	read func()
 }
 
-// hangs reports whether the server will hang then, as far as that has begun.
+// hangs reports whether the server hangs now and will still hang then.
 func (s *server) hangs(then time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *server) crash(d time.Duration, keep bool) {
 	}
 	clear(s.known)
 	s.mu.Unlock()
-	for _, c := range broken { // one after the other: their clients dial again, and draw who waits for how long
+	for _, c := range broken { // one after the other: their clients dial again, and draw in this order how long they wait
 		w.at(w.now()+1, func() { c.fail(errReset) })
 	}
 	w.at(from+d, func() {
@@ -200,7 +200,7 @@ func (s *server) live(key string) *value {
 	return s.data[key]
 }
 
-// set stores a string, to expire in px ms if that is not empty. The caller holds s.mu.
+// set stores a string. If px is not empty, the key expires in px ms. The caller holds s.mu.
 func (s *server) set(key, text, px string) {
 	s.data[key] = &value{text: text}
 	delete(s.expires, key)

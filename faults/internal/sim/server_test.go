@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// What the simulated server does is held against another server that was not made for this.
+// miniredis, which was not made for this simulation, decides what the right answers are.
 func TestServerAnswersAsMiniredisDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
@@ -23,8 +23,8 @@ func TestServerAnswersAsMiniredisDoes(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 20000 {
 			if random.IntN(4) == 0 {
-				// The two differ in whether a key lives in the very millisecond of its end.
-				time.Sleep(time.Duration(3*(1+random.IntN(8))) * time.Millisecond) // no key has its end then
+				// The two servers differ in whether a key still exists in the very millisecond in which it expires.
+				time.Sleep(time.Duration(3*(1+random.IntN(8))) * time.Millisecond) // no key expires in such a millisecond
 			}
 			args := anyCommand(random)
 			want, err := real.Do(args[0], anys(args[1:])...)

@@ -76,10 +76,10 @@ func (z *sortedSet) run(command string, args []string) any {
 	return redis.Error(fmt.Sprintf("ERR unknown command '%s'", command))
 }
 
-// text is a score in a reply.
+// text returns a score as it is in a reply.
 func text(score float64) string { return strconv.FormatFloat(score, 'f', -1, 64) }
 
-// slice is what ZRANGE gives: members by index, with their scores if that is asked for.
+// slice returns the reply of ZRANGE: members by index, with their scores if args ask for them.
 func (z *sortedSet) slice(args []string) any {
 	low, err := strconv.Atoi(args[0])
 	high, wrong := strconv.Atoi(args[1])
@@ -116,7 +116,7 @@ func scores(from, to string) (inside func(float64) bool, err error) {
 	}, err
 }
 
-// bound reads one end of an interval, and whether it is no part of it.
+// bound reads one end of an interval. out reports that the end itself is not part of the interval.
 func bound(s string) (x float64, out bool, err error) {
 	s, out = strings.CutPrefix(s, "(")
 	x, err = strconv.ParseFloat(s, 64)

@@ -8,7 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A stranger is a client that knows nothing of this library, nor of its queue: it locks as the documentation of Redis says.
+// A stranger is a client that knows neither this library nor its queue. It locks as the documentation of Redis says.
 type stranger struct {
 	world  *world
 	random *rand.Rand
@@ -24,7 +24,7 @@ func (s *stranger) lock(ctx context.Context, blocking bool) *hold {
 		if s.random.Float64() < s.world.Weather.Rob {
 			s.do("DEL", s.key)
 			if s.random.IntN(2) == 0 {
-				return nil // the key is for the others
+				return nil // it leaves the key to the others
 			}
 		}
 		if s.do("SET", s.key, name, "NX", "PX", ttl.Milliseconds()) == "OK" {

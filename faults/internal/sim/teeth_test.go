@@ -20,7 +20,7 @@ var rough = func() Weather {
 	return w
 }()
 
-// The same weather shows nothing where there is no bug, or what the other tests find would mean nothing.
+// In the same weather the checker must find nothing if there is no bug. Otherwise its finds in the other tests prove nothing.
 func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
 	for _, c := range []Config{
 		{Name: "renewed", Servers: 1, Renew: true},
@@ -37,11 +37,11 @@ func TestCheckerFindsNothingInHealthyCode(t *testing.T) {
 	}
 }
 
-// notOurs is where an extension of a Mutex looks at a lock that does not hold its token.
+// notOurs is the part of the script with which an extension of a Mutex handles a lock that does not hold its token.
 const notOurs = "return (holder or wrong) and -1 or 0, i\nend\nend\nfor i = 1, locks do\nraise("
 
-// A renewal is refused when its lease has expired, whatever the script does. So this shows only where
-// the key is lost before that.
+// Whatever the script does, a renewal is refused once its lease has expired. So the bugs show only if the key is lost before
+// the lease expires.
 func TestCheckerFindsBadRenewals(t *testing.T) {
 	lost := jumping
 	lost.Long, lost.Calm = .3, time.Second
@@ -85,7 +85,7 @@ func TestCheckerFindsFenceThatDoesNotRise(t *testing.T) {
 	assert.NotZero(t, r.Stale)
 }
 
-// The other bugs are planted in the Go code: in a copy of the file, of which a second program is built.
+// These bugs are planted in the Go code: in a copy of the file, with which a second test program is built.
 func TestCheckerFindsBugsInTheQuorum(t *testing.T) {
 	for name, bug := range map[string]struct{ from, to string }{
 		"validity from the time of the reply": {"return sent.Add(Validity(ttl)), fence", "return time.Now().Add(Validity(ttl)), fence"},

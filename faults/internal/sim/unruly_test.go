@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// disorderly is a Config of row 24, in a weather in which a bug shows soon.
+// disorderly returns c as a Config of row 24, in a weather in which a bug shows soon.
 func disorderly(c Config) Config {
 	c.Name, c.Seed, c.Mixed, c.Weather = "planted", 1, true, unruly
 	c.Weather.Late, c.Weather.Long = .2, .4
@@ -26,7 +26,7 @@ func TestCheckerFindsNothingInHealthyExtensions(t *testing.T) {
 	}
 }
 
-// An extension that was overtaken takes back what a later one gave.
+// The bug: an extension that was overtaken takes back what a later extension gave.
 func TestCheckerFindsExtensionThatLowersTheExpiry(t *testing.T) {
 	r := run(t, disorderly(Config{Servers: 1, Want: 5000, Plant: Plant{
 		From: "left < tonumber(ms) and ms or left", To: "ms",
@@ -35,7 +35,7 @@ func TestCheckerFindsExtensionThatLowersTheExpiry(t *testing.T) {
 	t.Log(r.Overlaps, r.First)
 }
 
-// A waiter that listens at a replica is handed the lock, and so is the next one.
+// The bug: the lock is handed to a waiter that listens at a replica, and to the next waiter as well.
 func TestCheckerFindsReplicatedMessages(t *testing.T) {
 	r := run(t, disorderly(Config{Servers: 1, Want: 2000, Renew: true, Queue: true, Astray: true, Plant: Plant{
 		From: "redis.set_repl(redis.REPL_NONE)", To: "",

@@ -8,7 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// word is an argument as redigo writes it.
+// word returns an argument as redigo writes it.
 func word(a any) string {
 	switch a := a.(type) {
 	case string:
@@ -21,15 +21,15 @@ func word(a any) string {
 	return fmt.Sprint(a)
 }
 
-// kindOf tells a message from others, by its command, its length and its token. Deadlines don't count: their
-// last digit hangs on when this process began.
+// kindOf returns a number by which a command differs from others: it depends on the command's name, its length and its token.
+// Deadlines don't count, because their last digit depends on when this process began.
 func kindOf(args []string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, args[0], len(args), tokenIn(args))
 	return h.Sum64()
 }
 
-// wire is a reply as redigo reads it.
+// wire returns a reply as redigo reads it.
 func wire(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -46,7 +46,7 @@ func wire(v any) any {
 	return v
 }
 
-// summary says what a command was and what came of it, without times and tokens.
+// summary describes a command and its reply, without times and tokens.
 func summary(args []string, reply any) string {
 	what := args[0]
 	if strings.HasPrefix(what, "EVAL") && len(args) > 2 {

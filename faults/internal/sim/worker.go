@@ -11,7 +11,7 @@ type locker interface {
 	// lock returns nil if it did not get the lock.
 	lock(ctx context.Context, blocking bool) *hold
 	unlock(h *hold)
-	done(h *hold) <-chan struct{} // nil if the library does not tell
+	done(h *hold) <-chan struct{} // nil if the library does not report a loss
 }
 
 // A worker takes the lock again and again.
@@ -33,7 +33,7 @@ func (w *worker) run() {
 	}
 }
 
-// once is one try, and the hold that may come of it.
+// once makes one call for the lock, and holds the lock if it got it.
 func (w *worker) once() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -60,8 +60,8 @@ func (w *worker) once() {
 	w.locker.unlock(h)
 }
 
-// work is the critical section: most are short, some last until the lease ends, and some are
-// paused for longer than that and know nothing of it.
+// work is the critical section. Most are short, and some last until the lease ends. Some are paused for longer than the lease,
+// and do not notice it.
 func (w *worker) work(h *hold) {
 	judge, weather := &w.world.judge, w.world.Weather
 	length := exponential(w.random, 2*time.Millisecond)
@@ -78,7 +78,7 @@ func (w *worker) work(h *hold) {
 	switch {
 	case paused:
 		w.world.sleep(between(w.random, ttl/2, 3*ttl))
-		judge.write(h) // it looked at its lease just before it was paused
+		judge.write(h) // the holder looked at its lease just before it was paused
 	case w.locker.done(h) == nil:
 		w.world.sleep(length)
 	default:
@@ -87,7 +87,7 @@ func (w *worker) work(h *hold) {
 		select {
 		case <-timer.C:
 		case <-w.locker.done(h):
-			w.world.sleep(between(w.random, time.Microsecond, ttl)) // until it has stopped what it was doing
+			w.world.sleep(between(w.random, time.Microsecond, ttl)) // until the holder has stopped its work
 		}
 	}
 	if h.valid() {

@@ -13,19 +13,19 @@ import (
 // The terms of the locks. They are short, so that much happens in little time.
 const (
 	ttl         = 200 * time.Millisecond
-	lasts       = ttl - ttl/100 - 2*time.Millisecond // for how long a lease is valid from its request on
+	lasts       = ttl - ttl/100 - 2*time.Millisecond // how long a lease is valid, counted from its request
 	nodeTimeout = 50 * time.Millisecond
 	minPause    = 10 * time.Millisecond // between two tries
 	maxPause    = 40 * time.Millisecond
 	key         = "sim"
 )
 
-// A world is one episode of a simulation: servers, and clients that want one lock. It lives in a
-// testing/synctest bubble, so its time moves on when everybody waits.
+// A world is one episode of a simulation: servers, and clients that want one lock. It lives in a testing/synctest bubble, so
+// its time moves on when all goroutines wait.
 //
-// Nothing in it is drawn from a source that several goroutines share: each worker, connection,
-// server and link has a stream of its own, so that what they draw does not depend on
-// which of them runs first. No two messages arrive in the same nanosecond.
+// What a goroutine draws must not depend on which goroutine runs first. So each client, worker, server and link has a stream
+// of random numbers of its own, and the numbers for a message depend on its link, its moment and its kind. No two messages
+// arrive in the same nanosecond.
 type world struct {
 	Config
 	seed      uint64
@@ -33,9 +33,9 @@ type world struct {
 	servers   []*server
 	links     [][]*link // by client and server
 	judge     judge
-	given     chan redimutex.Handover // that another worker may take over; until noneGiven is closed
+	given     chan redimutex.Handover // locks that another worker may take over, until noneGiven is closed
 	noneGiven chan struct{}
-	over      bool // protected by mu, as all below
+	over      bool // protected by mu, as are the fields below
 
 	mu     sync.Mutex
 	taken  map[time.Duration]bool   // moments for which something is planned
@@ -67,7 +67,7 @@ func (w *world) reserve(d time.Duration) time.Duration {
 	return d
 }
 
-// ttl is that of the locks.
+// ttl returns the TTL of the locks.
 func (w *world) ttl() time.Duration { return max(w.TTL, ttl) }
 
 func (w *world) free(d time.Duration) {
@@ -92,8 +92,8 @@ func (w *world) sleep(d time.Duration) {
 	w.free(end)
 }
 
-// note adds an event to the trace. The sum of the hashes does not depend on the order of the
-// events of one moment, and the moment is part of each.
+// note adds an event to the trace and its hash to the sum. The sum does not depend on the order of the events of one moment,
+// and the moment is part of each hash.
 func (w *world) note(actor string, number, other int, what string) {
 	now := w.now()
 	h := fnv.New64a()
@@ -114,7 +114,7 @@ func (w *world) delete(key string) {
 	w.gone[key] = w.now()
 }
 
-// deleted is when the last one did so.
+// deleted returns when a foreign client last deleted the key.
 func (w *world) deleted(key string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

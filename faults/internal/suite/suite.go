@@ -1,4 +1,4 @@
-// Package suite has the rows whose scenarios are tests of the library: they are run here as they are, and counted.
+// Package suite has the rows whose scenarios are tests of the library. It runs the tests as they are, and counts them.
 package suite
 
 import (
@@ -74,7 +74,7 @@ func play(ctx context.Context, s evidence.Setup, builds []redistest.Build, which
 	return r, ctx.Err()
 }
 
-// A count is what came of tests. One with parts is not counted beside them.
+// A count is the outcome of tests. A test with subtests counts only if it fails.
 type count struct {
 	passed          int
 	failed, skipped []string
@@ -83,7 +83,7 @@ type count struct {
 // read counts what go test -json says.
 func read(out io.Reader) (c count) {
 	type event struct{ Action, Package, Test, Output string }
-	said := make(map[string]string) // by test: its last words
+	said := make(map[string]string) // by test: the last line of its output
 	parts := make(map[string]bool)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<24)
@@ -115,7 +115,7 @@ func read(out io.Reader) (c count) {
 	return c
 }
 
-// figure is that of a server. A run that ended with an error which no test explains has shown nothing.
+// figure returns the figure of a server. If a run ended with an error and no test failed, the figure fails.
 func (c count) figure(server string, err error) evidence.Figure {
 	f := evidence.Figure{Library: evidence.Ours + ", " + server, Held: c.passed, Tried: c.passed + len(c.failed)}
 	f.Worst = fmt.Sprintf("%d tests, %d failed, %d that the server can't", f.Tried, len(c.failed), len(c.skipped))
