@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// A version of our library has worker processes of its own, and a book.
+// A version is one version of redimutex, with worker processes and a book of its own.
 type version struct {
 	name    string
 	program string // of the workers
@@ -28,29 +28,29 @@ type version struct {
 
 // A bench runs trials, one after the other.
 type bench struct {
-	t        testing.TB // what ends the servers
+	t        testing.TB // its cleanup ends the servers
 	servers  []*redistest.Server
-	versions []*version // the first is the one of the working tree; it has the other libraries' turns as well
+	versions []*version // the first is that of the working tree; its workers also run the other libraries
 	out      io.Writer  // of the progress
 	bar      *progress.Bar
 	began    time.Time
-	done     time.Duration // of the planned time
+	done     time.Duration // how much of the planned time is over
 	spans    map[string][]work.Span
 }
 
-// A turn is a library of a version.
+// A turn is one library, run by the workers of one version.
 type turn struct {
 	library string
 	by      *version
 }
 
-// overhead is about what a round costs on top of its pace.
+// overhead is about how long a turn takes besides its set-up, warm-up and measurement.
 const overhead = 200 * time.Millisecond
 
-// takes is how long a turn takes.
+// takes returns how long a turn takes.
 func (t *trial) takes() time.Duration { return t.warm + t.run + t.job.SetUp() + overhead }
 
-// turns are those of a round.
+// turns returns the turns of a round.
 func (b *bench) turns(t *trial) (all []turn) {
 	for _, name := range t.who {
 		library, _ := entrants.Find(name)
@@ -63,7 +63,6 @@ func (b *bench) turns(t *trial) (all []turn) {
 	return all
 }
 
-// run runs the trials.
 func (b *bench) run(ctx context.Context, all []trial) error {
 	var total time.Duration
 	for i := range all {
@@ -79,8 +78,8 @@ func (b *bench) run(ctx context.Context, all []trial) error {
 	return nil
 }
 
-// trial has the libraries take turns in short rounds, every other time in the opposite order, so that a machine whose
-// speed wanders favours none of them. A turn that fails is noted, and has no figures.
+// trial lets the libraries take turns in short rounds. Every other round has the opposite order, so that a machine whose speed
+// drifts favours no library. A turn that fails is noted, and has no figures.
 func (b *bench) trial(ctx context.Context, t *trial) error {
 	defer b.dismiss()
 	for len(b.servers) < t.servers {
@@ -107,7 +106,7 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 					return context.Cause(ctx)
 				}
 				b.note("%s, %s, round %d has no figures: %v", t.name, turn.library, round+1, err)
-				b.dismiss() // the workers may be anywhere
+				b.dismiss() // the workers may still be in the middle of the job
 			}
 			b.done += t.takes()
 		}
@@ -116,7 +115,7 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// turn has one library do the job once.
+// turn runs the job once with one library.
 func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs []string) (err error) {
 	if who.by.crew == nil {
 		if who.by.crew, err = work.Start(who.by.program, t.workers); err != nil {
@@ -127,7 +126,7 @@ func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs [
 	j.Library, j.TTL, j.Warm, j.Run = who.library, cmp.Or(j.TTL, ttl), t.warm, t.run
 	j.Key, j.Addrs = fmt.Sprintf("%s:%d", t.name, round), addrs
 	for _, s := range b.servers {
-		s.Do("FLUSHALL") // nothing that an earlier turn has left behind is in the way, or costs memory
+		s.Do("FLUSHALL") // what an earlier turn left behind would be in the way, or cost memory
 	}
 	results, err := who.by.crew.Do(ctx, j)
 	if err != nil || results[0].Missing {
@@ -151,7 +150,7 @@ func (b *bench) turn(ctx context.Context, t *trial, who turn, round int, addrs [
 	return nil
 }
 
-// note notes what should not have happened.
+// note adds to the report what should not have happened.
 func (b *bench) note(format string, args ...any) {
 	book := &b.versions[0].book
 	book.Trouble = append(book.Trouble, fmt.Sprintf(format, args...))

@@ -31,8 +31,8 @@ func needServer(t *testing.T) {
 	}
 }
 
-// small is every case on a scale that a test can afford: few goroutines and processes, and short rounds. There are two of
-// them, so that something is done on a machine that stands still at times too.
+// small returns every case on a scale that a test can afford: few goroutines and processes, and two short rounds. In a single
+// round nothing might get done, because the machine may stand still for a moment.
 func small() []trial {
 	all := append([]trial{}, trials...)
 	for i := range all {
@@ -47,7 +47,7 @@ func small() []trial {
 	return all
 }
 
-// root returns a folder with copies of the pages that a run fills, without what a run has put into them.
+// root returns a folder with copies of the pages that a run fills. The parts that a run fills are empty.
 func root(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,10 +69,10 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The sizes of the figures are not looked at: they are the machine's. That there are some, for every library in every
-// case and for every goal, is what keeps the benchmark from saying nothing.
+// The test does not check the values of the figures, because they depend on the machine. It checks that there are figures for
+// every library in every case, and for every goal.
 func TestEveryCaseYieldsFiguresForEveryLibraryAndGoal(t *testing.T) {
-	redistest.Needs(t, redistest.Tracking) // rueidislock does
+	redistest.Needs(t, redistest.Tracking) // rueidislock needs it
 	o := &options{chosen: small(), dir: t.TempDir(), fill: root(t)}
 	var out, progress bytes.Buffer
 	require.NoError(t, compare(context.Background(), o, &out, &progress), "%s", &out)
@@ -105,9 +105,9 @@ func TestEveryCaseYieldsFiguresForEveryLibraryAndGoal(t *testing.T) {
 	assert.Contains(t, read(t, filepath.Join(o.dir, "figures.csv")), "redlock,redimutex Redlock,holds/s,1,")
 }
 
-// What a limit counts is what those that are compared with it count.
+// The requests of a limit are counted like those of the libraries that are compared with it.
 func TestLibrariesSendWhatTheyAreSaidToSend(t *testing.T) {
-	redistest.Needs(t, redistest.Tracking) // rueidislock does
+	redistest.Needs(t, redistest.Tracking) // rueidislock needs it
 	want := map[string]map[string]float64{
 		"own1":     {entrants.Redimutex: 2, entrants.Do: 2, entrants.Lock: 2, entrants.Bare: 2},
 		"all5":     {entrants.All5: 2, entrants.Bare5: 10},
@@ -142,7 +142,7 @@ func runs(t *testing.T, o *options) *bench {
 	return b
 }
 
-// A comparison of the last commit with the working tree builds both, and tells ours apart from the others.
+// A comparison of the last commit with the working tree builds both versions. Only redimutex has figures for both.
 func TestTwoVersionsTakeTurns(t *testing.T) {
 	needServer(t)
 	if _, err := command(t.Context(), nil, "git", "-C", "..", "rev-parse", "HEAD"); err != nil {

@@ -8,32 +8,32 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/work"
 )
 
-// A trial is a case of the table: libraries that do the same job in turn.
+// A trial is a case of the table: libraries that take turns at the same job.
 type trial struct {
 	name, title string
 	workers     int // processes
 	job         work.Job
-	who         []string         // takes turns
-	shown       []figures.Metric // columns
+	who         []string         // the libraries that take turns
+	shown       []figures.Metric // the columns of the table
 	goals       []figures.Goal
 	rounds      int
 	warm, run   time.Duration // of a round
-	servers     int           // more than one, for those that use several
+	servers     int           // 0: one; more for libraries that use several
 	away        time.Duration // the round trip to the servers
-	busy        bool          // another process wants all cores
+	busy        bool          // another process keeps all cores busy meanwhile
 	paired      bool          // part of a comparison of two versions
 }
 
 const (
 	ttl     = 10 * time.Second
 	ms      = time.Millisecond
-	seldom  = 7 // one wait in so many is timed, where a hold takes less than a look at the clock
+	seldom  = 7 // one wait of this many is timed, where a hold may take less time than a look at the clock
 	crowd   = 10_000
 	servers = 5
 )
 
 var (
-	// redsyncs are its settings, of which the best counts.
+	// redsyncs are the settings of redsync. Goals compare with the better one of each round.
 	redsyncs = []string{entrants.Redsync, entrants.RedsyncGo}
 	pollers  = []string{entrants.Bare, entrants.Redsync, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock}
 	libs     = []string{entrants.Bare, entrants.Redsync, entrants.RedsyncGo, entrants.Redislock, entrants.Rueidislock}
@@ -82,7 +82,7 @@ var trials = []trial{
 		goals: []figures.Goal{{Ours: entrants.All5, Metric: figures.Pair, Over: one(entrants.Redimutex), Most: 1.3}},
 	},
 	{
-		// In a fair queue all others are served first: 32 holds.
+		// In a fair queue a waiter waits until all the others were served: 32 holds.
 		name: "hold5", title: "4 processes x 8 goroutines, one key, 5 ms", workers: 4, paired: true,
 		job: work.Job{Goroutines: 8, Hold: 5 * ms, Spans: true},
 		who: with(pollers, entrants.Queue, entrants.Redimutex), shown: turns,
@@ -107,8 +107,8 @@ var trials = []trial{
 	processes("procs16", "16 processes, one key, no hold", 16),
 	processes("procs64", "64 processes, one key, no hold", 64),
 	{
-		// Phase-fair: a reader waits for the rest of a phase of readers and one writer, 2 holds; a writer for 3 others and 4
-		// phases of readers, 7 holds.
+		// The lock is phase-fair. A reader waits for the rest of a phase of readers and for one writer: 2 holds. A writer
+		// waits for 3 other writers and 4 phases of readers: 7 holds.
 		name: "rw", title: "64 readers and 4 writers, one key, 5 ms",
 		workers: 4, job: work.Job{Goroutines: 17, Writers: 1, Hold: 5 * ms},
 		who:    []string{entrants.RWQueue, entrants.RWMux, entrants.RWMutex, entrants.Readers, entrants.Turns},
@@ -131,7 +131,7 @@ var trials = []trial{
 		},
 	},
 	{
-		// 64 holds, of which 10 at a time.
+		// A waiter waits for 64 holds, 10 at a time: as long as 6.4 holds.
 		name: "sem10", title: "semaphore of 10, 4 processes x 16 goroutines, 5 ms", workers: 4,
 		job: work.Job{Goroutines: 16, Permits: 10, Hold: 5 * ms},
 		who: []string{entrants.SemQueue, entrants.Semaphore, entrants.Counting}, shown: turns,
@@ -143,7 +143,7 @@ var trials = []trial{
 	},
 	{
 		name: "handover", title: "hand-over between 2 processes, 30 ms", workers: 2, paired: true,
-		// A process is sure to wait while the other holds: its pause is shorter than a hold, and longer than a poll interval.
+		// The pause is longer than a poll interval, but shorter than a hold: a process always waits while the other holds.
 		job:    work.Job{Goroutines: 1, Writers: 1, Permits: 1, Hold: 30 * ms, Think: 20 * ms, Spans: true},
 		who:    []string{entrants.Queue, entrants.SemQueue, entrants.RWQueue, entrants.Bare, entrants.RedsyncEager, entrants.Redislock, entrants.Rueidislock, entrants.Ping, entrants.List, entrants.Message},
 		shown:  []figures.Metric{figures.Handover},
@@ -193,7 +193,7 @@ func processes(name, title string, n int) trial {
 	}
 }
 
-// held is the case of locks that one process holds. Each is renewed once while it is measured: every 10 s.
+// held is the case of locks that one process holds. Each is renewed every 10 s, so once during the measurement.
 func held(name, title, who string, rounds int, job work.Job) trial {
 	job.Kind, job.TTL = work.Held, 30*time.Second
 	percent := max(1, float64(job.Goroutines)/crowd)
@@ -208,8 +208,8 @@ func held(name, title, who string, rounds int, job work.Job) trial {
 	}
 }
 
-// fiveServers is Redlock beside the least that one has to send to five servers, and beside one server. Between two pairs
-// there is a pause: the case is about how long a pair takes, not about how many the cores can do, which all servers share.
+// fiveServers compares Redlock with the least that any lock must send to five servers, and with one server. There is a pause
+// after each pair: the case measures how long a pair takes. A rate would measure the cores, which all servers share.
 func fiveServers(name, title string, away time.Duration) trial {
 	return trial{
 		name: name, title: title, workers: 1, servers: servers, away: away, paired: away == 0,

@@ -10,7 +10,7 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/figures"
 )
 
-// spread shows a median, and from where to where the rounds go, if that shows.
+// spread shows a median, and the least and the most of the rounds if they look different.
 func spread(s figures.Summary) string {
 	switch s.Rounds {
 	case 0:
@@ -25,7 +25,7 @@ func spread(s figures.Summary) string {
 	return fmt.Sprintf("%s (%s–%s)", median, least, most)
 }
 
-// number shows three digits, or all of a whole number.
+// number shows about three digits, or all digits of a whole number.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
@@ -52,7 +52,7 @@ func thousands(digits string) string {
 	return sign + digits
 }
 
-// layOut makes a table that is good to read on a terminal and is Markdown as well.
+// layOut makes a Markdown table that is easy to read on a terminal, too.
 func layOut(rows [][]string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

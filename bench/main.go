@@ -1,5 +1,5 @@
-// Command bench compares redimutex with the libraries that would be used instead, and with bare commands; or two versions
-// of redimutex with each other: on one machine, in one run, in short rounds that take turns. See README.md.
+// Command bench compares redimutex with the libraries that would be used instead, and with bare commands. It can also compare
+// two versions of redimutex. All run on one machine, in one run, and take turns in short rounds. See README.md.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	work.Main() // returns only where this process is no worker
+	work.Main() // returns only if this process is no worker
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return compare(ctx, &o, out, progress)
 }
 
-// hurry leaves a quarter of the time. Locks that are held are renewed every 10 s, so they need that long.
+// hurry cuts the time to about a quarter. Held locks are renewed every 10 s, so their rounds can't be shorter.
 func (t *trial) hurry() {
 	t.rounds = max(1, t.rounds/3)
 	if t.job.Kind != work.Held {
@@ -94,8 +94,9 @@ func caseNames() []string {
 	return all
 }
 
-// choose returns the trials that names ask for, all if it is empty: of a comparison, all that are part of one. A name is a
-// trial's, or how those of several begin. In a comparison those take part of which a goal speaks.
+// choose returns the trials that names asks for. Each name is that of one trial, or a prefix of several. An empty names asks
+// for all trials. In a comparison of two versions (paired) it asks for the trials that are part of one, and only libraries
+// that a goal mentions take part.
 func choose(names string, paired bool) ([]trial, error) {
 	wanted := func(t trial) bool {
 		if names == "" {
@@ -125,7 +126,7 @@ func choose(names string, paired bool) ([]trial, error) {
 	return chosen, nil
 }
 
-// judges reports whether a goal speaks of a library.
+// judges reports whether a goal mentions the library.
 func (t *trial) judges(library string) bool {
 	for _, g := range t.goals {
 		if g.Ours == library || slices.Contains(g.Over, library) {
@@ -145,7 +146,7 @@ func compare(ctx context.Context, o *options, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(programs) //nolint:errcheck // it is for the system's temporary files
+	defer os.RemoveAll(programs) //nolint:errcheck // it is among the system's temporary files
 	if b.versions, err = makeVersions(ctx, o.before, programs); err != nil {
 		return err
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/picture"
 )
 
-// pages are those of the repository that a run fills.
+// pages returns the pages of the repository that a run fills.
 func pages(root string) []string {
 	return []string{
 		filepath.Join(root, "docs", "benchmark.md"), filepath.Join(root, "bench", "report.md"), filepath.Join(root, "README.md"),
 	}
 }
 
-// fill puts what was found into the pages, and the picture beside the first.
+// fill puts the results into the pages, and the picture beside the first.
 func (b *bench) fill(o *options, about []string, report string) error {
 	var errs []error
 	for i, text := range []string{b.brief(o, about), report, b.paragraph()} {
@@ -34,7 +34,7 @@ func (b *bench) of(name, library string, m figures.Metric) string {
 	return number(b.versions[0].book.Of(figures.Row{Case: name, Library: library}, m).Median)
 }
 
-// brief is what a reader wants to know first: the goals with their spread, and medians of the libraries side by side.
+// brief returns what a reader wants to know first: the goals with their spread, and the medians of the libraries side by side.
 func (b *bench) brief(o *options, about []string) string {
 	var text strings.Builder
 	for _, line := range about {
@@ -73,7 +73,7 @@ func (b *bench) brief(o *options, about []string) string {
 	return text.String()
 }
 
-// paragraph is for the front page.
+// paragraph returns the text for the front page.
 func (b *bench) paragraph() string {
 	rate := func(name, library string) string { return b.of(name, library, figures.Rate) }
 	wait := func(library string) string { return b.of("hold5", library, figures.P99) }
@@ -93,7 +93,7 @@ const (
 	pictureName = "timeline.svg"
 )
 
-// draw draws one second of those that differ most: who held the lock when.
+// draw shows one second of the libraries that differ most: who held the lock when.
 func (b *bench) draw(path string) error {
 	p := picture.Picture{
 		Title: "Who held the lock when", Subtitle: "4 processes x 8 goroutines want one key, and hold it for 5 ms",

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// describe says in a few lines on what the figures were taken.
+// describe says in a few lines on what machine, and with what versions, the figures were taken.
 func describe(s *redistest.Server) []string {
 	return []string{
 		"Machine: " + machine.Describe(),
@@ -38,7 +38,7 @@ func product(s *redistest.Server) string {
 	return "Redis " + info["redis_version"]
 }
 
-// report prints the tables, and writes them and every figure to the folder, and the pages.
+// report prints the tables, and writes them and every figure to the folder. With -fill it also fills the pages.
 func (b *bench) report(o *options, about []string, out io.Writer) error {
 	var text bytes.Buffer
 	for _, line := range about {
@@ -77,7 +77,7 @@ func (b *bench) report(o *options, about []string, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// goals has a line for each goal of which something was measured, with a column for each version.
+// goals returns a table of the goals for which something was measured, with a column for each version.
 func (b *bench) goals(chosen []trial) string {
 	head := []string{"case", "row", "figure"}
 	for _, v := range slices.Backward(b.versions) {
@@ -109,8 +109,8 @@ func (b *bench) goals(chosen []trial) string {
 	return layOut(rows)
 }
 
-// table has a line for each library of a case. In a comparison ours have two lines more: the version before, and by what
-// the figures have changed.
+// table returns a table with a line for each library of a case. In a comparison a row of redimutex has two more lines: the
+// version before, and the change of the figures.
 func (b *bench) table(t *trial) string {
 	head := []string{""}
 	for _, m := range t.shown {
@@ -139,7 +139,7 @@ func (b *bench) table(t *trial) string {
 	return layOut(rows)
 }
 
-// settings says what each row is.
+// settings returns a table that says what each row does.
 func settings() string {
 	rows := [][]string{{"row", "what it does"}}
 	for _, l := range entrants.All {

@@ -12,7 +12,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/stats"
 )
 
-// take makes figures of what the processes of one turn have counted. It returns their holds, in the order in which they began.
+// take adds the figures of one turn to b, from what the processes counted. It returns the holds in the order of their start.
 func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work.Result) []work.Span {
 	add := func(m figures.Metric, v float64) { b.Add(row, m, round, v) }
 	if t.job.Kind == work.Waiting || t.job.Kind == work.Held {
@@ -43,7 +43,7 @@ func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work
 	add(figures.Writers, quantile(sum.Writers, .99))
 	add(figures.Pair, quantile(sum.Pairs, .5))
 	add(figures.Fairness, float64(slices.Min(sum.Holds))/float64(slices.Max(sum.Holds)))
-	if row.Library == entrants.Ping { // its round trip is what others' hand-overs are compared with
+	if row.Library == entrants.Ping { // the hand-overs of the others are compared with its round trip
 		sum.Waits.Merge(sum.Writers)
 		add(figures.Handover, quantile(sum.Waits, .5))
 	} else {
@@ -61,7 +61,7 @@ func (t *trial) take(b *figures.Book, row figures.Row, round int, results []work
 	return sum.Spans
 }
 
-// quantile is in ms.
+// quantile returns a quantile in ms, or NaN if there are no values.
 func quantile(h stats.Histogram, q float64) float64 {
 	if h.Count() == 0 {
 		return math.NaN()
@@ -69,7 +69,7 @@ func quantile(h stats.Histogram, q float64) float64 {
 	return float64(h.Quantile(q)) / float64(ms)
 }
 
-// handovers are from just before a release was asked for to the next hold, of a process that was waiting then.
+// handovers returns the times from just before a release to the next hold, if the next holder was already waiting.
 func handovers(spans []work.Span) stats.Histogram {
 	all := make(stats.Histogram)
 	for i := 1; i < len(spans); i++ {

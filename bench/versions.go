@@ -12,9 +12,9 @@ import (
 
 const module = "github.com/redimutex/redimutex"
 
-// makeVersions returns one version, whose workers are this program; or if there is a commit to compare with two, whose
-// workers are built in dir with the library of the working tree and with that of the commit. Everything else in them is the
-// working tree's.
+// makeVersions returns one version, whose workers are this program. If there is a commit to compare with, it returns two.
+// Their workers are built in dir: with the library of the working tree, and with that of the commit. All else in them is
+// from the working tree.
 func makeVersions(ctx context.Context, commit, dir string) ([]*version, error) {
 	if commit == "" {
 		self, err := os.Executable()
@@ -40,13 +40,13 @@ func makeVersions(ctx context.Context, commit, dir string) ([]*version, error) {
 		return nil, err
 	}
 	before, err := build(ctx, filepath.Join(dir, "before"), root, old, "hand")
-	if err != nil { // it may be of a time before there were kinds of locks
+	if err != nil { // the commit may be older than the kinds of locks
 		before, err = build(ctx, filepath.Join(dir, "before"), root, old, "hand,before")
 	}
 	return []*version{{name: "after", program: after}, {name: "before", program: before}}, err
 }
 
-// build builds the workers with the library in a folder.
+// build builds the worker program with the library that is in a folder.
 func build(ctx context.Context, program, root, library, tags string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(name)
@@ -65,7 +65,7 @@ func build(ctx context.Context, program, root, library, tags string) (string, er
 	return program, err
 }
 
-// command runs a program, and returns what it has printed.
+// command runs a program and returns what it printed.
 func command(ctx context.Context, input []byte, name string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Stdin = bytes.NewReader(input)

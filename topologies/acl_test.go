@@ -17,7 +17,7 @@ import (
 	"github.com/redimutex/redimutex/topologies"
 )
 
-// restrict makes the user of docs/security.md on each server, with what is added for a topology.
+// restrict creates the user of docs/security.md on each server, with the permissions that are added for a topology.
 func restrict(t *testing.T, servers []*redistest.Server, added string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/security.md")
@@ -40,7 +40,7 @@ func login() []redis.DialOption {
 	return []redis.DialOption{redis.DialUsername("locks"), redis.DialPassword("PASSWORD")}
 }
 
-// lockSome locks keys as the user, and holds the servers to have refused nothing.
+// lockSome locks keys as that user, and checks that the servers refused nothing.
 func lockSome(t *testing.T, pool redimutex.Pool, servers []*redistest.Server) {
 	t.Helper()
 	for _, key := range []string{"lock:a", "lock:b", "lock:c", "lock:d"} { // on all the primaries of a cluster

@@ -14,8 +14,8 @@ import (
 	"github.com/redimutex/redimutex/internal/locktest"
 )
 
-// fetcher returns a function that fetches key as a process does that has just come up, and tells whether it
-// was loaded.
+// fetcher returns a function that fetches a key as a process does that has just started, and reports whether it loaded the
+// value.
 func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
 	t.Helper()
 	cache := cacheaside.New(locktest.Client(t, []redimutex.Pool{pool}), cacheaside.NewRedisStore(pool, time.Hour))
@@ -34,7 +34,7 @@ func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
 func TestClusterFirstFetchOfAProcessFindsTheNode(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	for i := range 20 { // whatever node it happens to ask first
+	for i := range 20 { // whichever node each process asks first
 		key := fmt.Sprint("k", i)
 		assert.True(t, fetcher(t, pool())(key))
 		assert.False(t, fetcher(t, pool())(key), "it was cached on the node of its slot")

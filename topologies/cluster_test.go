@@ -21,7 +21,7 @@ import (
 	"github.com/redimutex/redimutex/topologies"
 )
 
-// oddKeys have braces where the rule of the hash tag has to be read closely.
+// oddKeys are corner cases of the rule for hash tags.
 var oddKeys = []string{
 	"k", "{k}", "tag", "{tag}", "{tag}k", "k{tag}", "a{tag}b{other}c", "{}", "{}k", "k{}", "{}{tag}", "{", "}", "}{", "{{", "}}",
 	"{k", "k}", "a{b", "a}b", "{{tag}}", "{{}", "{}}", "a}b{c}d", "a{}b}c", "}{}{", "ключ", "{ключ}й", "with space", "new\nline", "\x00\xff", "{\x00}\xff",
@@ -75,7 +75,7 @@ func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
 func TestClusterFirstTryOfAProcessFindsTheNode(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	for i := range 10 { // whatever node it happens to ask first
+	for i := range 10 { // whichever node each process asks first
 		m := locktest.Mutex(t, pool(), fmt.Sprint("k", i), redimutex.WithNodeTimeout(4*time.Second))
 		require.NoError(t, m.TryLockContext(context.Background()))
 		require.NoError(t, m.UnlockContext(context.Background()))
@@ -140,7 +140,7 @@ func TestClusterRenewsALeaseThatHasMoved(t *testing.T) {
 	require.NoError(t, m.UnlockContext(ctx))
 }
 
-// Those who hold locks may have them all. redisc then tries the other nodes, if there are any.
+// The users of a pool may have taken all its connections to a node. redisc then tries the other nodes, if there are any.
 func TestClusterRenewsALeaseThoughTheConnectionsToItsNodeAreTaken(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
@@ -151,7 +151,7 @@ func TestClusterRenewsALeaseThoughTheConnectionsToItsNodeAreTaken(t *testing.T) 
 			t.Run(fmt.Sprint(len(addrs), "/wait ", wait), func(t *testing.T) {
 				t.Parallel()
 				var mu sync.Mutex
-				var made []*redis.Pool // redisc closes one at once if it has made two
+				var made []*redis.Pool // if redisc has made two for a node, it closes one at once
 				p := topologies.ClusterPool(addrs)
 				t.Cleanup(func() { p.Close() })
 				create := p.CreatePool
@@ -160,7 +160,7 @@ func TestClusterRenewsALeaseThoughTheConnectionsToItsNodeAreTaken(t *testing.T) 
 					limited.MaxActive, limited.Wait = 2, wait
 					mu.Lock()
 					defer mu.Unlock()
-					if strings.HasSuffix(to, addr[strings.LastIndex(addr, ":"):]) { // a node alone may not know its host
+					if strings.HasSuffix(to, addr[strings.LastIndex(addr, ":"):]) { // a lone node may not know its own host
 						made = append(made, limited)
 					}
 					return limited, err
@@ -240,7 +240,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	t.Logf("recovered in %v", time.Since(killed).Round(time.Millisecond))
 	now := c.Nodes[promoted(t, c, "k", old)]
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
-	c.Agree("k") // else it may be released only in the background
+	c.Agree("k") // otherwise the lock may be released only later, in the background
 	require.NoError(t, waiter.UnlockContext(ctx))
 	assert.False(t, exists(t, now, "k"))
 }
@@ -263,7 +263,7 @@ func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {
 	promoted(t, c, "k", old)
 	err := holder.Lease().Extend(ctx, time.Minute)
 	require.ErrorIs(t, err, redimutex.ErrUnavailable, "no replica is left to confirm it")
-	c.Nodes[old].Restart() // as a replica of the one that was promoted
+	c.Nodes[old].Restart() // as a replica of the new primary
 	redistest.Wait(t, "the holder extends its lease on the new primary", func() bool {
 		err := holder.Lease().Extend(ctx, time.Minute)
 		require.NotErrorIs(t, err, redimutex.ErrLost)
@@ -311,7 +311,7 @@ func TestClusterHungPrimaryIsLeftWhenTheMapIsRefreshed(t *testing.T) {
 	c.Nodes[old].Resume()
 }
 
-// A node that was removed goes on answering, and hears of no hand-off any more.
+// A removed node still answers, but hears of no hand-offs any more.
 func TestClusterWaiterLeavesANodeThatWasRemoved(t *testing.T) {
 	t.Parallel()
 	c, pool := startCluster(t)

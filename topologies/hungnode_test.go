@@ -20,7 +20,7 @@ import (
 	"github.com/redimutex/redimutex/topologies"
 )
 
-// primary returns which node of a cluster that has just been started serves a key.
+// primary returns the node that serves a key in a cluster that was just started.
 func primary(key string) int {
 	node := 0
 	for redisc.Slot(key) >= (node+1)*16384/3 {
@@ -40,7 +40,7 @@ func keysOf(node, n int) []string {
 	return keys
 }
 
-// hang stops a primary, and its replica, which would take its place.
+// hang suspends a primary, and its replica, which would take its place.
 func hang(t *testing.T, c *redistest.Cluster, node int) {
 	t.Helper()
 	for _, n := range []*redistest.Server{c.Nodes[node+3], c.Nodes[node]} {
@@ -49,7 +49,7 @@ func hang(t *testing.T, c *redistest.Cluster, node int) {
 	}
 }
 
-// A machine that stands still can let so many leases run out by itself.
+// A machine that stands still lets that many leases expire. So a run with losses is repeated if the machine was late.
 func TestClusterNodeThatHangsCostsNoLeaseOfTheOthersHoweverMany(t *testing.T) {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
@@ -93,7 +93,7 @@ func lostWhileANodeHangs(t *testing.T) (lost, of int) {
 	return lost, len(others)
 }
 
-// far is a cluster behind networks.
+// far is a cluster whose nodes are reached through networks that the test controls.
 type far struct {
 	*redistest.Cluster
 	networks map[string]*redistest.Network // by the address of the node
@@ -116,8 +116,8 @@ func (f far) pool(t *testing.T) *redisc.Cluster {
 	return p
 }
 
-// Locks that could not be released on a hung node come before one, and a waiter that gave up, on a healthy
-// node that has been out for a moment.
+// Two clean-ups are due on a healthy node that was unreachable for a moment: of a lock, and of a waiter that gave up. Many
+// locks that could not be released on a hung node come before them.
 func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T) {
 	const (
 		locks   = 300
@@ -127,7 +127,7 @@ func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T)
 	f := startFar(t)
 	client := redimutex.NewClient([]redimutex.Pool{f.pool(t)},
 		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(timeout))
-	t.Cleanup(func() { client.Close() }) // which a hung node keeps from cleaning up everything
+	t.Cleanup(func() { client.Close() }) // Close can't clean up on a hung node
 	const healthy = 1
 	keys := keysOf(healthy, 2)
 	node := f.Nodes[healthy]
@@ -160,7 +160,7 @@ func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T)
 	require.ErrorIs(t, held.UnlockContext(t.Context()), redimutex.ErrUnavailable)
 	giveUp()
 	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	<-time.After(10 * timeout) // so that it has not done with the first try
+	<-time.After(10 * timeout) // so that the first try of each clean-up has failed
 	network.Cut()              // what was sent is lost
 	network.Release()
 	start := time.Now()

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// patience is a context for what takes a few seconds on a machine that has time for us.
+// patience returns a context with time enough for what takes a few seconds on an idle machine.
 func patience(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -34,19 +34,19 @@ func exists(t testing.TB, s *redistest.Server, key string) bool {
 	return n == 1
 }
 
-// A crowd takes a lock again and again, and writes down who was inside when, and with which fence.
+// A crowd takes a lock again and again. It notes the fence of each hold, and whether two members were ever inside at once.
 type crowd struct {
 	t       testing.TB
 	cancel  context.CancelFunc
 	members sync.WaitGroup
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	inside int
 	clash  bool
 	fences []int64 // in the order of the holds
 }
 
-// startCrowd lets a goroutine for each Mutex take it until stop is called.
+// startCrowd starts a goroutine for each Mutex, which takes it again and again until stop is called.
 func startCrowd(t testing.TB, mutexes ...*redimutex.Mutex) *crowd {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &crowd{t: t, cancel: cancel}
@@ -74,7 +74,7 @@ func (c *crowd) hold(ctx context.Context, m *redimutex.Mutex) {
 	c.mu.Lock()
 	c.inside--
 	c.mu.Unlock()
-	_ = m.UnlockContext(context.Background()) // what fails here is freed in the background, or by its TTL
+	_ = m.UnlockContext(context.Background()) // if this fails, the lock is released in the background, or expires
 }
 
 func (c *crowd) holds() int {
@@ -95,7 +95,7 @@ func (c *crowd) leave() {
 	c.members.Wait()
 }
 
-// stop ends the crowd, and checks that no caller was inside beside another caller, and that the fences rose.
+// stop ends the crowd, and checks that never two members were inside at once, and that the fences rose.
 func (c *crowd) stop() {
 	c.t.Helper()
 	c.leave()

@@ -16,7 +16,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// A retrying pool has redisc follow redirections. Its connections know Do, Close and Err, and nothing else.
+// A retrying pool lets redisc follow redirections. Its connections support Do, Close and Err, and nothing else.
 type retrying struct{ cluster *redisc.Cluster }
 
 func (p retrying) Get() redis.Conn {
@@ -47,24 +47,24 @@ func TestClusterLeasesAreRenewedOverRetryConns(t *testing.T) {
 	}
 }
 
-// A retryingCluster has the other methods of the Cluster, too. So it dials, and a subscription leads to any node.
+// A retryingCluster also has the other methods of the Cluster. So it can dial, and a subscription may lead to any node.
 type retryingCluster struct{ *redisc.Cluster }
 
 func (c retryingCluster) Get() redis.Conn { return retrying{c.Cluster}.Get() }
 
-// A dialer is what a program may write to have both of them in a Pool. Nothing shows that it leads to a cluster.
+// A dialer is a retrying pool that can also dial, as a program may write it. Nothing shows that it leads to a cluster.
 type dialer struct{ retrying }
 
 func (d dialer) Dial() (redis.Conn, error) { return d.cluster.Dial() }
 
-// A node counts as receivers of a message only those that listen at the node itself; the message reaches the others as well.
+// A message reaches the listeners at all nodes. But the node that sends it counts only its own listeners as receivers.
 func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
 	t.Parallel()
 	nodes, pool := startCluster(t)
 	process := func(p redimutex.Pool) *redimutex.Client {
 		return locktest.Client(t, []redimutex.Pool{p}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
 	}
-	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // that one can't know of the cluster
+	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // the second one can't know of the cluster
 	waiters := []*redimutex.Client{process(retryingCluster{pool()}), process(dialer{retrying{pool()}})}
 	third := process(pool())
 	for i := range 24 {

@@ -132,13 +132,13 @@ func TestSentinelPoolHandsOutNoConnectionToAReplica(t *testing.T) {
 
 	primary := g.Primary()
 	host, port, _ := net.SplitHostPort(g.Servers[1].Addr())
-	primary.Do("REPLICAOF", host, port) // which the Sentinels have not heard of
+	primary.Do("REPLICAOF", host, port) // the Sentinels don't know of this
 	_, err = p.GetContext(context.Background())
 	require.ErrorContains(t, err, "no primary")
 	assert.Zero(t, p.IdleCount(), "the one that was idle was tested as well, and closed")
 }
 
-// quiet lets a condition use the checks of assert.
+// quiet lets a condition use the checks of assert, without failing the test.
 type quiet struct{}
 
 func (quiet) Errorf(string, ...any) {}

@@ -1,4 +1,4 @@
-// Command hand is a worker process of the benchmark, with whichever version of the library it was built with.
+// Command hand is a worker process of the benchmark. It runs the version of the library that it was built with.
 package main
 
 import "github.com/redimutex/redimutex/bench/internal/work"

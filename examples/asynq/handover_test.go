@@ -44,7 +44,7 @@ func TestTheWorkerFinishesUnderTheLockOfTheRequest(t *testing.T) {
 }
 
 func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
-	for _, hangs := range []time.Duration{0, 600 * time.Millisecond} { // so does the server of the locks
+	for _, hangs := range []time.Duration{0, 600 * time.Millisecond} { // how long the server of the locks hangs as well
 		s := redistest.Start(t)
 		p := s.Proxy()
 		silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,7 +75,7 @@ func TestARequestThatEndsWhileTheQueueHangsLeavesTheOrderFree(t *testing.T) {
 }
 
 func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
-	redistest.Needs(t, redistest.ByScore) // asynq does
+	redistest.Needs(t, redistest.ByScore) // asynq needs it
 	s := redistest.Start(t)
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	queue := asynq.NewClient(opt)
@@ -90,7 +90,7 @@ func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
 		if order == "order:7" {
 			s.Do("DEL", order)
 			<-ctx.Done()
-			return nil // and does not look at the reason
+			return nil // without a look at the reason
 		}
 		return assert.AnError
 	}))

@@ -1,4 +1,4 @@
-// Package fencing runs what docs/fencing.md shows, taken from that page as it stands.
+// Package fencing runs the code that docs/fencing.md shows, read from that page as it stands.
 package fencing
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// shown returns the blocks of the page that are in language.
+// shown returns the page's blocks of code in a language.
 func shown(t *testing.T, language string, wanted int) []string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "fencing.md"))
@@ -31,7 +31,7 @@ func shown(t *testing.T, language string, wanted int) []string {
 	return blocks
 }
 
-// holders returns the fences of two holders, of whom the first has lost the lock without noticing.
+// holders returns the fences of two holders. The first one lost the lock without noticing.
 func holders(t *testing.T, s *redistest.Server) (sleeper, successor int64) {
 	t.Helper()
 	hold := func() int64 {

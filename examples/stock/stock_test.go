@@ -51,7 +51,7 @@ func TestOnlyWhatTheDatabaseComparesKeepsItFromOverselling(t *testing.T) {
 	}
 }
 
-// The first to be paused wakes while the second, which has looked at the same stock, has not written yet.
+// Two sellers are paused. The first wakes while the second, which has read the same stock, has not written yet.
 func TestAPausedSellerThatWakesBeforeItsSuccessorHasWrittenOversellsNothing(t *testing.T) {
 	s := redistest.Start(t)
 	two := plan{items: 2, buyers: 20, processes: 2, tills: 2, mishaps: []mishap{{1, paused}, {1, paused}}}

@@ -19,11 +19,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // lost leases log, and that is no news here
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // the tests lose leases on purpose, and the library logs that
 	os.Exit(m.Run())
 }
 
-// A desk gets what a program tells OpenTelemetry.
+// A desk collects what a program reports to OpenTelemetry.
 type desk struct {
 	reader  *sdkmetric.ManualReader
 	spans   *tracetest.InMemoryExporter
@@ -42,7 +42,7 @@ func newDesk(t testing.TB, opts ...sdktrace.TracerProviderOption) *desk {
 	return d
 }
 
-// watch tells the desk of the locks of client until the end of the test.
+// watch reports the locks of client to the desk, until the end of the test.
 func (d *desk) watch(t testing.TB, client *redimutex.Client, opts ...redimutexotel.Option) *redimutexotel.Locks {
 	t.Helper()
 	opts = append(opts, redimutexotel.WithMeterProvider(d.meters), redimutexotel.WithTracerProvider(d.tracers))
@@ -52,7 +52,7 @@ func (d *desk) watch(t testing.TB, client *redimutex.Client, opts ...redimutexot
 	return l
 }
 
-// Numbers are the data points of one collection, by the name of the metric and its one attribute.
+// numbers are the data points of one collection, by the name of the metric and its attributes.
 type numbers map[string]float64
 
 // collect returns the values of counters and gauges, and the number and sum of observations.
@@ -85,7 +85,7 @@ func (d *desk) collect(t testing.TB) (values, counts, sums numbers) {
 	return values, counts, sums
 }
 
-// labels writes attributes as " name=value", without the prefix that all of ours have.
+// labels writes each attribute as " name=value", without the prefix of the names of redimutex.
 func labels(set attribute.Set) (s string) {
 	for _, kv := range set.ToSlice() {
 		s += " " + short(kv.Key) + "=" + kv.Value.String()

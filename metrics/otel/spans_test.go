@@ -130,13 +130,13 @@ func TestALossThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	lost := make(chan struct{})
-	// The Trace of the Mutex is asked first, so this holds up what we are told.
+	// The Trace of the Mutex is called before that of the desk. So late delays what the desk hears.
 	late := &redimutex.Trace{Acquired: func(redimutex.Event) { <-lost }}
 	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal(),
 		redimutex.WithTrace(late))
 	d := newDesk(t)
 	d.watch(t, client)
-	client.Observe(&redimutex.Trace{Lost: func(redimutex.Event) { close(lost) }}) // after we have been told
+	client.Observe(&redimutex.Trace{Lost: func(redimutex.Event) { close(lost) }}) // called after that of the desk
 	client.Mutex("k").Lock()
 	require.Len(t, d.named("redimutex.hold"), 1)
 	assert.Equal(t, "lost", tags(d.named("redimutex.hold")[0])["outcome"])

@@ -130,7 +130,7 @@ func TestErrorsAreShownByServer(t *testing.T) {
 	servers[1].Kill()
 	m := client.Mutex("k")
 	redistest.Wait(t, "an error of the dead server in the scrape", func() bool {
-		m.Lock() // a majority is enough, and may be there before the error is
+		m.Lock() // a majority is enough, so Lock may return before the error is counted
 		m.Unlock()
 		return scrape(t, registry).value("redimutex_server_errors_total", "server", "beta") > 0
 	})
@@ -198,5 +198,5 @@ func TestCloseStopsObserving(t *testing.T) {
 	assert.EqualValues(t, 1, p.value("redimutex_released_total"), "which the Client itself counts")
 	assert.True(t, registry.Unregister(c))
 	assert.Empty(t, scrape(t, registry))
-	collect(t, registry, client) // there is room for another one
+	collect(t, registry, client) // another Collector can be registered now
 }

@@ -111,7 +111,7 @@ func TestBucketsAreClassicUnlessNativeOnesAreAskedFor(t *testing.T) {
 	assert.InDelta(t, 0.5, buckets[0].GetUpperBound(), 0)
 	assert.Len(t, p.find("redimutex_hold_seconds", "outcome", "released").GetHistogram().GetBucket(), 17)
 
-	// The text of a page has no native buckets, so this looks behind it.
+	// The text format has no native buckets, so the test looks at the metrics behind it.
 	for registry, want := range map[*prometheus.Registry]bool{classic: false, native: true} {
 		families, err := registry.Gather()
 		require.NoError(t, err)

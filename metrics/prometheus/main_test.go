@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // lost leases log, and that is no news here
+	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // the tests lose leases on purpose, and the library logs that
 	os.Exit(m.Run())
 }
 
@@ -34,7 +34,7 @@ func collect(t testing.TB, r *prometheus.Registry, client *redimutex.Client, opt
 	return c
 }
 
-// A page is what a server gets that scrapes us.
+// A page is what a Prometheus server gets when it scrapes.
 type page map[string]*dto.MetricFamily
 
 // scrape asks for the metrics as a server does, over HTTP.
@@ -94,7 +94,7 @@ func (p page) count(name string, labels ...string) int64 {
 	return int64(h.GetSampleCount())
 }
 
-// series is how many series a server stores of the page.
+// series returns how many series a server stores for the page.
 func (p page) series() int {
 	n := 0
 	for _, f := range p {

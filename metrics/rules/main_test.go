@@ -16,7 +16,7 @@ import (
 	redimutexprom "github.com/redimutex/redimutex/metrics/prometheus"
 )
 
-// A dashboard is what we look at of docs/grafana.json.
+// A dashboard has the parts of docs/grafana.json that the tests look at.
 type dashboard struct {
 	UID           string
 	SchemaVersion int
@@ -48,7 +48,7 @@ func readDashboard(t testing.TB) (d dashboard) {
 	return d
 }
 
-// An alert is what we look at of a rule of docs/alerts.yml.
+// An alert has the parts of a rule in docs/alerts.yml that the tests look at.
 type alert struct {
 	Alert, Expr string
 	Annotations map[string]string
@@ -67,7 +67,7 @@ func readAlerts(t testing.TB) (all []alert) {
 	return all
 }
 
-// expressions returns those of the dashboard and the alerts, by where they are, as Prometheus gets them.
+// expressions returns the expressions of the dashboard and the alerts as Prometheus gets them. The keys say where each stands.
 func expressions(t testing.TB) map[string]string {
 	all := make(map[string]string)
 	variables := strings.NewReplacer("$__rate_interval", "4m", "$__range", "1h", "$job", ".*", "$instance", ".*")

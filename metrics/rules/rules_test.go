@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The server adds these labels to what it scrapes.
+// added has the labels that the Prometheus server adds to what it scrapes.
 var added = map[string]bool{"job": true, "instance": true}
 
-// family returns the metric of a series: a histogram has several.
+// family returns the metric to which a series belongs. A histogram has several series.
 func family(families map[string]*dto.MetricFamily, series string) *dto.MetricFamily {
 	for _, suffix := range []string{"", "_bucket", "_count", "_sum"} {
 		if f := families[strings.TrimSuffix(series, suffix)]; f != nil {
@@ -88,7 +88,7 @@ func TestWhatDashboardAndAlertsAskForIsInAScrape(t *testing.T) {
 		})
 	}
 	for name := range families {
-		if name != "redimutex_released_total" { // the difference to acquired is what is held
+		if name != "redimutex_released_total" { // the dashboard shows what is held instead: acquired minus released
 			assert.True(t, asked[name], "%s is on the dashboard or in an alert", name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One lock whose names need quoting, one without age, and one that is not held, as redimutex list -json has them.
+// listed is output of redimutex list -json: a lock whose names need quoting, one without an age, and one that is not held.
 const listed = `{"complete":true,"asked":"127.0.0.1:6379/0","locks":[
 {"key":"cron:\"a\\b\"","held":true,"owner":"vm pid 1: sleep","foreign":false,"ttl_ms":7583,"age_ms":2417,"waiting":2},
 {"key":"cron:\tb\u007f","held":true,"owner":"","foreign":true,"ttl_ms":7000,"age_ms":-1,"waiting":0},

@@ -54,7 +54,7 @@ func TestALockWorksOverAClientWithHooksAndDoesNotCallThem(t *testing.T) {
 	open(t, failover)
 }
 
-// A tunnel can't keep deadlines, as the connections of an SSH client.
+// A tunnel refuses deadlines, as the connections of an SSH client do.
 type tunnel struct{ net.Conn }
 
 var errNoDeadlines = errors.New("ssh: tcpChan: deadline not supported")
@@ -77,13 +77,13 @@ func TestALockWorksOverConnectionsThatCannotKeepDeadlines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.NoError(t, pooltest.Ping(ctx, pool))
-	<-ctx.Done() // the deadline of a command that was answered does no harm to its connection
+	<-ctx.Done() // once a command is answered, its deadline does no harm to the connection
 	require.NoError(t, pooltest.Ping(t.Context(), pool))
 	assert.Equal(t, 1, pool.ActiveCount())
 
 	s.Pause()
 	defer s.Resume()
-	for range 20 { // more than may be left behind
+	for range 20 { // more calls than may be left behind
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		require.ErrorIs(t, pooltest.Ping(ctx, pool), context.DeadlineExceeded)
 		cancel()

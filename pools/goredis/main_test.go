@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 // open returns the pool of a client, and closes both at the end of the test. A dial that outlives its ctx may find the primary
-// after that. go-redis subscribes at the Sentinel then, although it is closed, and a second Close ends it.
+// after that. The closed client then still subscribes at the Sentinel, so a second Close ends the subscription.
 func open(t testing.TB, client redis.UniversalClient) goredis.PoolCloser {
 	t.Helper()
 	t.Cleanup(func() {

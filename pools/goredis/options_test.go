@@ -32,7 +32,7 @@ var decided = map[string]string{
 	// redigo speaks RESP2, which is enough for locks, and has no pushes.
 	"Protocol": unchanged, "UnstableResp3": unchanged, "PushNotificationProcessor": unchanged,
 	"MaintNotificationsConfig": unchanged, "NodeAddress": unchanged,
-	// A lock tries again, and dials again, by its own options. What is under way ends with its context in any case.
+	// Locks repeat tries and dials by their own options. A call that is under way always ends with its context.
 	"MaxRetries": unchanged, "MinRetryBackoff": unchanged, "MaxRetryBackoff": unchanged, "MaxRedirects": unchanged,
 	"DialerRetries": unchanged, "DialerRetryTimeout": unchanged, "DialerRetryBackoff": unchanged,
 	"MaxConcurrentDials": unchanged, "maxConcurrentDialsSet": unchanged, "maxConcurrentDialsInit": unchanged,
@@ -42,7 +42,7 @@ var decided = map[string]string{
 	"ConnMaxLifetimeJitter": unchanged, "PipelineReadBufferSize": unchanged, "PipelineWriteBufferSize": unchanged,
 	"PipelinePoolSize": unchanged, "AutoPipelineOptions": unchanged,
 	"DisableIndentity": unchanged, "DisableIdentity": unchanged, "IdentitySuffix": unchanged,
-	// Reading from replicas and caches, and choosing nodes. Locks are at primaries.
+	// Reading from replicas and caches, and choosing nodes. Locks are on primaries.
 	"readOnly": unchanged, "ReadOnly": unchanged, "RouteByLatency": unchanged, "RouteByLatencyTolerance": unchanged,
 	"RouteRandomly": unchanged, "DisableRoutingPolicies": unchanged, "ShardPicker": unchanged,
 	"ClientSideCacheConfig": unchanged, "ClientSideCache": unchanged, "ClientSideCacheStrategy": unchanged,
@@ -50,7 +50,7 @@ var decided = map[string]string{
 	"ClientSideCacheInvalidationBatchWindow": unchanged,
 }
 
-// later are those that go-redis has since v9.23.0, which needs Go 1.26; go.mod asks for less.
+// later has the options that are new in go-redis v9.23.0. That version needs Go 1.26; go.mod asks for an older one.
 var later = []string{
 	"ClientSideCacheCoalesceMisses", "ClientSideCacheInvalidationBatchWindow", "ClientSideCacheRefreshOnInvalidate",
 	"RouteByLatencyTolerance", "maxConcurrentDialsInit", "maxConcurrentDialsSet",

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
-// The dialer of go-redis does the handshake of TLS without its context; ours is in its place.
+// The dialer of go-redis does the TLS handshake without the context. The pool uses a dialer of its own instead.
 func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	pooltest.EveryPhaseEndsWithTheContext(t, func(t *testing.T, front *redistest.Front) *redigo.Pool {

@@ -51,8 +51,8 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	pooltest.Lock(t, pool, "after")
 }
 
-// go-redis asks the Sentinel that has answered before, whichever that is. Each dial has less time than go-redis needs to
-// find out that it hangs.
+// go-redis keeps asking the Sentinel that answered before. Each dial has less time than go-redis needs to find out that this
+// Sentinel hangs.
 func TestASentinelThatHangsIsLeft(t *testing.T) {
 	t.Parallel()
 	g := redistest.StartSentinel(t)
@@ -75,10 +75,10 @@ func TestASentinelThatHangsIsLeft(t *testing.T) {
 	}
 }
 
-// Sentinel hangs up on the clients of the old primary. Where that does not come through, READONLY does it.
+// Sentinel closes the connections of clients to the old primary. If that does not get through, the error READONLY does it.
 func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
 	t.Parallel()
-	redistest.Needs(t, redistest.ACL) // and so HELLO, which tells the role
+	redistest.Needs(t, redistest.ACL) // such servers also have HELLO, whose reply has the role
 	primary, replicas := redistest.Replicas(t, 1)
 	var at atomic.Pointer[redistest.Server]
 	at.Store(primary)
@@ -97,13 +97,13 @@ func TestIdleConnectionsToAnOldPrimaryAreGivenUp(t *testing.T) {
 	}
 	require.Equal(t, 5, pool.IdleCount())
 	primary.FailoverTo(replicas[0])
-	err := func() error { // by the old primary's dialer still
+	err := func() error { // new connections still lead to the old primary
 		c := pool.Get()
 		defer c.Close()
 		_, err := c.Do("PING")
 		return err
 	}()
-	if err != nil { // they were older than a second by then
+	if err != nil { // the idle connections were older than a second by then, so Get dialled
 		require.ErrorContains(t, err, "is a replica")
 	}
 	at.Store(replicas[0])

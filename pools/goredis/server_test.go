@@ -21,7 +21,7 @@ import (
 	"github.com/redimutex/redimutex/pools/internal/pooltest"
 )
 
-// guarded starts a server with a password, and a user "locks" who has the same.
+// guarded starts a server with a password, and with a user "locks" that has the same password.
 func guarded(t testing.TB, args ...string) *redistest.Server {
 	t.Helper()
 	redistest.Needs(t, redistest.ChannelRules)
@@ -106,7 +106,7 @@ func TestCredentialsAreAskedForEachConnection(t *testing.T) {
 func TestNoErrorShowsAPassword(t *testing.T) {
 	s := guarded(t)
 	front := redistest.NewFront(t, s)
-	unknown := func(words []string) redistest.Fate { // as servers before 6 do, and those that are no Redis
+	unknown := func(words []string) redistest.Fate { // as Redis before 6 replies, and servers that are not Redis
 		return redistest.Fate{Reply: "-ERR unknown command `" + words[0] + "`, with args beginning with: `" + words[len(words)-1] + "`, \r\n"}
 	}
 	for name, c := range map[string]struct {
@@ -135,7 +135,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 	}
 }
 
-// redisc dials some connections by itself, with no caller behind it who cuts errors short.
+// redisc dials some connections by itself. No later code cuts secrets out of their errors, so the dial must do it.
 func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
 	front := redistest.NewFront(t, redistest.Start(t))
 	front.On(func(words []string) redistest.Fate {
@@ -147,7 +147,7 @@ func TestNoErrorOfAClusterShowsAPassword(t *testing.T) {
 	assert.NotContains(t, err.Error(), pooltest.Secret)
 }
 
-// It says so to the first command, and hangs up. To go on with another would lose its words.
+// A refusing server answers the first command with the reason, and hangs up. A second command would lose the reason.
 func TestWhatARefusingServerSaysIsToldInItsWords(t *testing.T) {
 	s := guarded(t)
 	front := redistest.NewFront(t, s)
@@ -165,7 +165,7 @@ func TestWhatARefusingServerSaysIsToldInItsWords(t *testing.T) {
 	}
 }
 
-// A server of before Redis 6 knows AUTH, and no HELLO.
+// A server older than Redis 6 knows AUTH, but not HELLO.
 func TestAServerWithoutHELLOIsLoggedInToAsBefore(t *testing.T) {
 	s := guarded(t)
 	front := redistest.NewFront(t, s)

@@ -30,8 +30,8 @@
 //
 // InitAddress, Sentinel, Standalone.ReplicaAddress, ForceSingleClient, Dialer, DialFn, DialCtxFn, TLSConfig, Username,
 // Password, AuthCredentialsFn, ClientName, SelectDB, ClientNoTouch, ClientNoEvict, ConnWriteTimeout (of commands without a
-// context) and ConnLifetime work as in rueidis. AuthCredentialsFn is asked for each new connection. An open connection is not
-// logged in again, whatever RefreshAfter says: set ConnLifetime to less than the lifetime of the credentials.
+// context) and ConnLifetime work as in rueidis. AuthCredentialsFn is asked for each new connection. An open connection is
+// not logged in again, whatever RefreshAfter says: set ConnLifetime to less than the lifetime of the credentials.
 //
 // These are errors, because their effect would be missing: ReplicaOnly, Standalone.EnableRedirect and
 // ClusterOption.ShardsRefreshInterval.

@@ -15,8 +15,8 @@ import (
 // go test -run Twin -write
 var write = flag.Bool("write", false, "write the files of this package anew")
 
-// The options of rueidis are those of valkey-go, and so are these files, but for names: the caller that uses the one need not
-// have the other. They are changed there. What becomes of options and servers is tested there alone (server*_test.go).
+// The options of rueidis are those of valkey-go. So the files of this package are those of valkeygo with other names: the user
+// of one client need not have the other. Change them there. Only valkeygo tests what options do (server*_test.go).
 func TestTwinOfValkeygo(t *testing.T) {
 	names := strings.NewReplacer("valkey-io/valkey-go", "redis/rueidis", "valkey-go", "rueidis",
 		"valkeygo", "rueidisgo", "valkey.", "rueidis.")

@@ -167,7 +167,7 @@ func TestAfterAFailoverLocksAreAtTheNewPrimary(t *testing.T) {
 	}).(*redigo.Pool)
 	assert.True(t, conn.Of(pool).Punctual, "locks run on the caller's goroutine")
 	pooltest.Lock(t, pool, "before", redimutex.WithQueue(), redimutex.WithReplicas(1, 5*time.Second))
-	g.Sentinels[0].Pause() // one that hangs costs no time
+	g.Sentinels[0].Pause() // a Sentinel that hangs must cost no time
 	primary := func() *redistest.Server {
 		at, _ := redigo.Strings(g.Sentinels[1].Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name), nil)
 		for _, s := range g.Servers {
@@ -217,7 +217,7 @@ func TestADialThatHangsKeepsOneGoroutineForEachSentinel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Sentinels are asked on goroutines that no caller can guard.
+// The pool asks Sentinels on goroutines of its own, where no caller can recover from a panic.
 func TestADialThatPanicsIsAnError(t *testing.T) {
 	t.Parallel()
 	pool := open(t, valkey.ClientOption{
@@ -228,7 +228,7 @@ func TestADialThatPanicsIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "panicked: no idea where it is")
 }
 
-// Lock would panic at a refusal for good, and the Sentinel that is away may come back and know the primary.
+// Lock would panic if the refusal counted as permanent. But the Sentinel that is away may come back, and know the primary.
 func TestASentinelThatRefusesDoesNotSpeakForOneThatIsAway(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s, away := redistest.Real(t, "--requirepass", pooltest.Secret), redistest.FreeAddr(t)

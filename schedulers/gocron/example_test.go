@@ -14,7 +14,7 @@ import (
 	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
-// embedded returns a Client of an empty embedded server, so that the examples run where no Redis is.
+// embedded returns a Client of an empty embedded server, so that the examples run without Redis.
 func embedded() (client *redimutex.Client, end func()) {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {

@@ -59,8 +59,8 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 	assert.Greater(t, ms, hold.Milliseconds()/2)
 }
 
-// Machines that come at the same time may split the votes of several servers. Here the others' stand on two of three
-// until the first try has failed.
+// Machines that come at the same time may split the votes of several servers. Here two others have a vote each, on two of the
+// three servers, until the first try has failed.
 func TestSplitVotesAreCastAgain(t *testing.T) {
 	t.Parallel()
 	servers := locktest.Start(t, 3)
@@ -118,7 +118,7 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 		n, _ := s.Do("EXISTS", "redimutex:queue:{lead}").(int64)
 		return n == 1
 	})
-	s.Pause() // the caller that asked it would get no answer
+	s.Pause() // a caller that asks the server now gets no answer
 	before := a.runs.Load()
 	redistest.Wait(t, "a runs its job", func() bool { return a.runs.Load() >= before+20 })
 	assert.Zero(t, b.runs.Load())

@@ -22,7 +22,7 @@ import (
 	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
-// The test binary is a machine where this is set, to the address of the server and how far its clock is ahead.
+// machineVariable makes the test binary run as a machine. Its value is the server's address, and how far the clock is ahead.
 const machineVariable = "GOCRON_TEST_MACHINE"
 
 func TestMain(m *testing.M) {
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 
 const (
 	jobs    = 40
-	tick    = 3 * time.Second // each job runs at each third second of the clock
+	tick    = 3 * time.Second // each job runs every three seconds of the clock
 	minHold = tick / 2
 	skew    = 500 * time.Millisecond // between the first clock and the last
-	tired   = 300 * time.Millisecond // a machine that comes so much too late to a tick has no part in it
+	tired   = 300 * time.Millisecond // a tick is not judged if a machine comes later than this
 	work    = time.Second
 )
 
@@ -48,7 +48,7 @@ func (c ahead) Now() time.Time                  { return c.Clock.Now().Add(c.by)
 func (c ahead) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 func (c ahead) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
-// naive is a Locker as gocron's own for Redis: one try, and the lock is given back when the job is done.
+// naive is a Locker like gocron's own for Redis: it tries once, and releases the lock when the job is done.
 type naive struct{ client *redimutex.Client }
 
 func (n naive) Lock(ctx context.Context, name string) (gocron.Lock, error) {
@@ -60,7 +60,7 @@ type naiveLock struct{ m *redimutex.Mutex }
 
 func (l naiveLock) Unlock(ctx context.Context) error { return l.m.UnlockContext(ctx) }
 
-// punctual notes each tick to which this machine comes late, or in which the server did.
+// punctual notes each tick for which this machine is late, or the server is late or fails.
 type punctual struct {
 	gocron.Locker
 	note func(kind, name string, at time.Time)
@@ -78,11 +78,11 @@ func (p punctual) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return l, err
 }
 
-// tickOf returns the tick that a machine means whose clock shows now.
+// tickOf returns the tick that is nearest to now, on the clock of a machine.
 func tickOf(now time.Time) time.Time { return now.Round(tick) }
 
-// machine is one of several with the same jobs: each twice, with our Locker, and with the naive one, whose jobs take
-// no time.
+// machine runs one of several machines with the same jobs. Each machine has each job twice: with our Locker, and with the
+// naive one. The jobs of the naive one take no time.
 func machine(what string) int {
 	addr, offset, _ := strings.Cut(what, " ")
 	by, _ := time.ParseDuration(offset)
@@ -111,7 +111,7 @@ func machine(what string) int {
 			_, err := s.NewJob(gocron.CronJob(each, true), gocron.NewTask(func() {
 				note("ran "+kind, name, tickOf(clock.Now()))
 				if kind == "ours" && n%2 == 0 {
-					time.Sleep(work) // the others are done before the next machine comes
+					time.Sleep(work) // the odd jobs are done before the next machine comes
 				}
 			}), gocron.WithName(name))
 			if err != nil {
@@ -132,7 +132,7 @@ func startMachine(t *testing.T, s *redistest.Server, offset time.Duration) *redi
 	return w
 }
 
-// count returns how many entries the notes of one kind have for a tick of all jobs.
+// count returns for each job how many notes of one kind there are for a tick.
 func count(s *redistest.Server, kind string, at time.Time) (all [jobs]int) {
 	for n := range all {
 		length, _ := s.Do("LLEN", fmt.Sprintf("%s %d %d", kind, n, at.Unix())).(int64)
@@ -141,8 +141,8 @@ func count(s *redistest.Server, kind string, at time.Time) (all [jobs]int) {
 	return all
 }
 
-// Three machines whose clocks are 500 ms apart have 40 jobs, due at each third second. One is killed in the middle
-// of all its jobs. It takes about 20 s, because clocks that are that much apart need ticks of some seconds.
+// Three machines have the same 40 jobs, due every 3 s. One machine is killed while its jobs run. The clocks differ by up to
+// 500 ms. So ticks must be some seconds apart, and the test takes about 20 s.
 func TestEachTickRunsOnceThoughClocksDifferAndAMachineIsKilled(t *testing.T) {
 	s := redistest.Start(t)
 	var all []*redistest.Worker

@@ -14,12 +14,12 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// A recipe is a lock such as programs have that write it themselves: a script that tries, which is repeated until it
-// returns 1, and one that ends the hold. Both get the key, the token, the TTL in ms, the limit, and 1 for a writer.
+// A recipe is a lock as programs write it for themselves. The script try is repeated until it returns 1. The script end ends
+// the hold. Both get the key, the token, the TTL in ms, the limit, and 1 for a writer or 0 for a reader.
 type recipe struct{ try, end *redis.Script }
 
 var (
-	// Readers are counted. As long as readers come, no writer gets in.
+	// readersFirst counts readers. As long as readers come, no writer gets in.
 	readersFirst = recipe{
 		redis.NewScript(1, `if ARGV[4] == "1" then return redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) and 1 or 0 end
 			local n = redis.call("GET", KEYS[1])
@@ -84,10 +84,10 @@ func (l byHandLocker) Pair(key string, writes bool) Pair {
 	}
 }
 
-// wires are connections that are counted, one for each server.
+// wires are connections whose commands are counted, one for each server.
 type wires []redis.Conn
 
-// wired is for one goroutine.
+// wired dials the addresses, for one goroutine.
 func (e Env) wired(addrs []string) (all wires, err error) {
 	for _, addr := range addrs {
 		c, dialErr := e.Requests.Dial(context.Background(), "tcp", addr)
@@ -107,7 +107,7 @@ func (w wires) Close() error {
 	return errors.Join(all...)
 }
 
-// A limit is no lock, but the least that one has to send.
+// A limit is not a lock. It sends the least that any lock must send.
 type limit struct {
 	io.Closer
 	pair func(key string) Pair
@@ -125,7 +125,7 @@ func ping(e Env) (Locker, error) {
 	}}, err
 }
 
-// list is the least that a process sends to have the server wake another one: what the one pushes, the other has waited for.
+// list sends the least with which a process lets the server wake another one: one pushes, the other waits for the push.
 func list(e Env) (Locker, error) {
 	w, err := e.wired(e.Addrs[:1])
 	return limit{w, func(key string) Pair {
@@ -148,10 +148,10 @@ func list(e Env) (Locker, error) {
 	}}, err
 }
 
-// handOn is the least that a release has to do which wakes another process: compare a token, and send a message.
+// handOn does the least that a release must do to wake another process: it compares a token and sends a message.
 var handOn = redis.NewScript(2, `return redis.call("GET", KEYS[1]) == ARGV[1] and redis.call("PUBLISH", KEYS[2], "") or -1`)
 
-// message is for two goroutines in turn, each of which listens where the other one sends.
+// message is for two goroutines that take turns. Each listens to the channel to which the other one sends.
 func message(e Env) (Locker, error) {
 	w, err := e.wired([]string{e.Addrs[0], e.Addrs[0]})
 	return limit{w, func(key string) Pair {
@@ -184,7 +184,7 @@ func message(e Env) (Locker, error) {
 					if heard != 0 || err != nil {
 						return err
 					}
-					time.Sleep(time.Millisecond) // the other one has not begun to listen, or has ended
+					time.Sleep(time.Millisecond) // the other goroutine does not listen yet, or has ended
 				}
 				return nil
 			},
@@ -192,7 +192,7 @@ func message(e Env) (Locker, error) {
 	}}, err
 }
 
-// pipelines sends to all servers before it reads the first reply.
+// pipelines sends a command to all servers before it reads the first reply.
 func pipelines(e Env) (Locker, error) {
 	w, err := e.wired(e.Addrs)
 	for _, c := range w {
@@ -223,7 +223,7 @@ func pipelines(e Env) (Locker, error) {
 	}}, err
 }
 
-// local is a lock of one process.
+// local is a lock in the memory of one process.
 type local struct{ mu sync.RWMutex }
 
 func (l *local) Pair(_ string, writes bool) Pair {

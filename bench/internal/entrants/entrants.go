@@ -1,5 +1,5 @@
-// Package entrants is the libraries that are compared, each with the settings that its own documentation
-// recommends for one server. Settings says which.
+// Package entrants has the libraries that are compared, each with the settings that its own documentation recommends for one
+// server. Library.Settings describes them.
 package entrants
 
 import (
@@ -21,21 +21,21 @@ type Library struct {
 	Open     func(Env) (Locker, error)
 }
 
-// Ours reports whether it is a way to use our library.
+// Ours reports whether l is a way to use redimutex.
 func (l Library) Ours() bool { return strings.HasPrefix(l.Name, Redimutex) }
 
-// An Env is what all of them get.
+// An Env is what each library is opened with.
 type Env struct {
-	Addrs    []string // of the servers; most use the first alone
+	Addrs    []string // of the servers; most libraries use only the first
 	TTL      time.Duration
 	Permits  int       // of a semaphore
-	Requests *Requests // counts what they send
-	Crowd    bool      // more goroutines will wait than there may be connections, until their ctx is cancelled
+	Requests *Requests // counts the commands that the library sends
+	Crowd    bool      // more goroutines wait than connections are allowed, until their ctx is cancelled
 }
 
-// A Locker is a library that is open.
+// A Locker is an open library.
 type Locker interface {
-	// Pair returns what one goroutine locks key with. It tells apart readers and writers where the library does.
+	// Pair returns what one goroutine locks key with. A library without readers ignores writes.
 	Pair(key string, writes bool) Pair
 	Close() error
 }
@@ -43,7 +43,7 @@ type Locker interface {
 // A Pair is used by one goroutine at a time.
 type Pair struct{ Lock, Unlock func(context.Context) error }
 
-// Names of the libraries. Those of ours all begin with the first.
+// Names of the libraries. Those of redimutex begin with the name Redimutex.
 const (
 	Redimutex  = "redimutex"
 	NewCtx     = "redimutex, new ctx"
@@ -86,7 +86,7 @@ var (
 	reuse = redimutex.WithLeaseReuse(10 * time.Millisecond)
 )
 
-// All are the libraries, in the order of the tables.
+// All has the libraries in the order of the tables.
 var All = []Library{
 	{Redimutex, "defaults, the pool of `NewPoolAt`; `LockContext` and `UnlockContext`, with one ctx for all that could be cancelled", ours(sameCtx)},
 	{NewCtx, "the same, with a ctx of its own for each pair, made and cancelled within it", ours(newCtx)},

@@ -9,7 +9,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// multiplexed uses one connection, which is enough for a server that has one thread.
+// multiplexed uses one connection. One is enough for a server that has one thread.
 func multiplexed(how func(*client, string, bool) Pair, opts ...redimutex.Option) func(Env) (Locker, error) {
 	return func(e Env) (Locker, error) {
 		pool := e.ourPool(e.Addrs[0])
@@ -19,7 +19,7 @@ func multiplexed(how func(*client, string, bool) Pair, opts ...redimutex.Option)
 
 func inRWMutex(c *client, key string, writes bool) Pair {
 	shared, _ := c.shared.LoadOrStore(key, c.RWMutex(key))
-	m := shared.(*redimutex.RWMutex) //nolint:forcetypeassert // no other is stored
+	m := shared.(*redimutex.RWMutex) //nolint:forcetypeassert // nothing else is stored
 	if writes {
 		return Pair{func(ctx context.Context) error { return m.LockContext(ctx, 0) }, m.UnlockContext}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// This file stands for kinds.go where the library is of a time before there were kinds of locks, and Multiplex was a pool.
+// This file replaces kinds.go for old versions of the library, which have no kinds of locks, and whose Multiplex makes a pool.
 
 func multiplexed(e Env) (Locker, error) {
 	pool := e.ourPool(e.Addrs[0])

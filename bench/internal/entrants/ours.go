@@ -10,17 +10,17 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// client is our library, used in one way.
+// client is a Client of redimutex, used in one way.
 type client struct {
 	*redimutex.Client
 	pools   []io.Closer
 	way     func(*client, string, bool) Pair
 	permits int
 
-	shared sync.Map // what all goroutines of a key share, by key
+	shared sync.Map // by key: what all goroutines share that lock the key
 }
 
-// ours is one server, in one way, which this version of the library may not have.
+// ours opens redimutex for one server. It returns nil if this version of the library can't be used in that way.
 func ours(way func(*client, string, bool) Pair, opts ...redimutex.Option) func(Env) (Locker, error) {
 	if way == nil {
 		return nil
@@ -61,7 +61,7 @@ func (c *client) Close() error {
 	return err
 }
 
-// five are the keys of those that lock several.
+// five returns the keys for a row that locks five keys.
 func five(key string) []string {
 	keys := []string{key}
 	for i := range 4 {
@@ -70,7 +70,7 @@ func five(key string) []string {
 	return keys
 }
 
-// inCtx unlocks with the ctx that it has locked with.
+// inCtx unlocks with the ctx of the call that locked.
 func inCtx(m *redimutex.Mutex) Pair {
 	var held context.Context
 	return Pair{
@@ -98,7 +98,7 @@ func plainLock(c *client, key string, _ bool) Pair {
 	}
 }
 
-// inDo has locked and unlocked when Lock returns.
+// inDo locks and unlocks in Lock.
 func inDo(c *client, key string, _ bool) Pair {
 	m := c.Mutex(key)
 	nothing := func(context.Context) error { return nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// A peer is a library that knows no readers.
+// A peer is a library without readers.
 type peer struct{ peers.Library }
 
 func (p peer) Pair(key string, _ bool) Pair {
@@ -71,7 +71,7 @@ func (e Env) redsync(pool redsyncredis.Pool, closer io.Closer, opts ...redsync.O
 	return uncancelled{l}
 }
 
-// uncancelled locks without the ctx of its caller, which costs redsync less.
+// uncancelled locks without the ctx of its caller. That costs redsync less.
 type uncancelled struct{ peer }
 
 func (u uncancelled) Pair(key string, writes bool) Pair {

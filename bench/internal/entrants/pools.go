@@ -10,14 +10,14 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// connections is how many connections a process keeps, where the library has a pool. It is more than any case can use
-// at once, but for the crowd that waits: that may have no more.
+// connections is how many connections a process keeps, if its library has a pool. Only the case with a waiting crowd could use
+// more at once. In that case it is also the limit.
 const connections = 128
 
-// pool returns the pool of redigo that bare commands and redsync get.
+// pool returns the redigo pool for bare commands and redsync.
 func (e Env) pool() *redis.Pool { return e.sized(peers.Pool(e.dial, 0)) }
 
-// ourPool is what NewPoolAt makes, but for the size.
+// ourPool returns the pool that NewPoolAt makes, with another size.
 func (e Env) ourPool(addr string) *redis.Pool {
 	return e.sized(redimutex.NewPoolAt("tcp", addr, redis.DialContextFunc(e.Requests.Dial)))
 }
@@ -30,7 +30,7 @@ func (e Env) sized(p *redis.Pool) *redis.Pool {
 	return p
 }
 
-// plain is a pool as the documentation of redigo makes it.
+// plain returns a pool as the documentation of redigo makes it.
 func (e Env) plain() *redis.Pool {
 	return &redis.Pool{
 		MaxIdle:     3,
@@ -48,10 +48,10 @@ func (e Env) plain() *redis.Pool {
 	}
 }
 
-// goRedis returns the client that redislock gets, and redsync in one of its rows.
+// goRedis returns the client for redislock, and for one of the rows of redsync.
 func (e Env) goRedis() *goredis.Client {
 	o := peers.GoRedis(e.dial)
 	o.PoolSize = connections
-	o.PoolTimeout = time.Hour // it would else fail where the others wait for a connection
+	o.PoolTimeout = time.Hour // otherwise it would fail where the others wait for a connection
 	return goredis.NewClient(o)
 }

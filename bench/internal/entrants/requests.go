@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// Requests counts the commands that a process sends to the server, on all its connections. It reads
-// them off the wire: the server's own statistics do not tell what a client has asked for from
-// what a script has called.
+// Requests counts the commands that a process sends to the server, on all its connections. It counts what is written to them,
+// because the server's own statistics do not separate commands of clients from those that a script calls. It is safe for
+// concurrent use.
 type Requests struct{ n atomic.Int64 }
 
-// Count returns how many have been sent.
+// Count returns how many commands were sent.
 func (r *Requests) Count() int64 { return r.n.Load() }
 
 // Dial opens a connection that is counted.
@@ -24,15 +24,14 @@ func (r *Requests) Dial(ctx context.Context, network, addr string) (net.Conn, er
 	return &countedConn{Conn: c, requests: r}, nil
 }
 
-// A countedConn has one writer at a time, as every user of a connection takes care of.
+// A countedConn counts the commands that are written to it. One goroutine at a time may write, as the clients make sure.
 type countedConn struct {
 	net.Conn
 	requests *Requests
 	frames   frames
 }
 
-// SyscallConn makes it look like what it is, a connection of the system: go-redis looks there whether the server has hung
-// up, and ours leaves a deadline of it as it is while that will do.
+// SyscallConn gives access to the system's connection. go-redis uses it to check whether the server has hung up.
 func (c *countedConn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn() //nolint:forcetypeassert // all that we dial are
 }
@@ -45,11 +44,11 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Frames takes the stream of a client apart: commands are arrays of strings, *N and then N times $LENGTH
-// and that many bytes. See https://redis.io/docs/latest/develop/reference/protocol-spec/.
+// frames parses the stream of a client. A command is an array of strings: *N, and then N times $LENGTH and that many bytes.
+// See https://redis.io/docs/latest/develop/reference/protocol-spec/.
 type frames struct {
-	kind byte // of the line that we are in; 0 at its start
-	num  int  // its number so far
+	kind byte // of the current line; 0 at the start of a line
+	num  int  // the number in the current line, so far
 	skip int  // bytes of a string that are still to come
 }
 

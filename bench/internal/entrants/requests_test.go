@@ -13,7 +13,7 @@ import (
 	"github.com/redimutex/redimutex/bench/internal/entrants"
 )
 
-// What is sent is counted command by command, however it is cut into packets and whatever is in it.
+// Each command is counted, whatever its arguments contain, and however the stream is cut into packets.
 func TestEveryCommandOnTheWireCountsOnce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -8,16 +8,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Turns are no lock, but the least that readers and writers send who take turns: one command each when they leave. They
-// know how many they are, and who is next: all readers, a writer, all readers, the next writer.
+// turns is not a lock. It sends the least with which readers and writers can take turns: one command each, when they leave.
+// All know how many they are, and the order: all readers, a writer, all readers, the next writer.
 type turns struct {
 	*redis.Pool
 	env Env
 
 	once    sync.Once
-	mu      sync.Mutex
-	began   map[string]int // how often whose turn has come
-	changed chan struct{}  // closed when the next one comes, and replaced
+	mu      sync.Mutex     // guards the fields below
+	began   map[string]int // by who: how often their turn has come
+	changed chan struct{}  // closed, and replaced, when the next turn comes
 }
 
 const (
@@ -26,8 +26,8 @@ const (
 	ofReaders   = "readers"
 )
 
-// leave counts those who have left, or are there for the first time, and gives the turn on with the last of them. ARGV: how
-// many they are; who is next, or ” for the next writer; how many writers there are.
+// leave counts the goroutines that leave, or that have just arrived. The last of them passes the turn on. ARGV: how many they
+// are; whose turn is next, empty for the next writer; how many writers there are.
 var leave = redis.NewScript(3, `if redis.call("INCR", KEYS[1]) < tonumber(ARGV[1]) then return 0 end
 	redis.call("DEL", KEYS[1])
 	local next = ARGV[2]
@@ -38,7 +38,7 @@ func phases(e Env) (Locker, error) {
 	return &turns{Pool: e.pool(), env: e, began: make(map[string]int), changed: make(chan struct{})}, nil
 }
 
-// listen hears whose turn it is until the connection is closed.
+// listen notes whose turn it is, until the connection is closed.
 func (t *turns) listen(c redis.Conn) {
 	for {
 		message, err := redis.Strings(c.Receive())
@@ -53,7 +53,7 @@ func (t *turns) listen(c redis.Conn) {
 	}
 }
 
-// await waits for the turn of someone after so many.
+// await waits until who has had more turns than after.
 func (t *turns) await(ctx context.Context, who string, after int) error {
 	for {
 		t.mu.Lock()
@@ -77,7 +77,7 @@ func (t *turns) leave(key, counter string, many int, next string) error {
 	return err
 }
 
-// first subscribes, with the first goroutine of the process, and begins when all are there.
+// first subscribes, once in a process, and reports that its goroutine has arrived. The first turn begins when all have.
 func (t *turns) first(ctx context.Context, key string, writes bool) (who string, err error) {
 	t.once.Do(func() {
 		var w wires

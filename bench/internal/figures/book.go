@@ -46,7 +46,7 @@ type Book struct {
 	Trouble []string // what went wrong, in sentences
 }
 
-// Add adds a figure. What is no number was not measured.
+// Add adds a figure, unless it is NaN: then nothing was measured.
 func (b *Book) Add(r Row, m Metric, round int, value float64) {
 	if math.IsNaN(value) {
 		return
@@ -69,7 +69,7 @@ func (b *Book) Measured(r Row) bool { return len(b.figures[r]) > 0 }
 // Of summarizes the rounds of a metric.
 func (b *Book) Of(r Row, m Metric) Summary { return summarize(b.figures[r][m]) }
 
-// best returns, for each round, the figure of the library that did best in it.
+// best returns for each round the best figure of the libraries.
 func (b *Book) best(name string, m Metric, libraries []string) map[int]float64 {
 	best := make(map[int]float64)
 	for _, library := range libraries {
@@ -82,7 +82,7 @@ func (b *Book) best(name string, m Metric, libraries []string) map[int]float64 {
 	return best
 }
 
-// A Summary is several rounds in short.
+// A Summary summarizes the figures of several rounds.
 type Summary struct {
 	Median, Least, Most float64
 	Rounds              int

@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// A Goal is what ours is meant to reach in a case.
+// A Goal is what redimutex is meant to reach in a case.
 type Goal struct {
 	Ours        string
 	Metric      Metric
-	Over        []string // the figure is divided by that of the best of these in the same round; the first has its name in the tables
-	Holds       float64  // else it is divided by so many holds, each as long as the holds of that round were, if it is not 0
-	Least, Most float64  // one of them is the goal
+	Over        []string // the figure is divided by the best figure of these libraries in the same round; tables name the first
+	Holds       float64  // if not 0, and Over is empty: the figure is divided by the time of this many holds of the same round
+	Least, Most float64  // the goal: one of the two, the other is 0
 }
 
-// What says what is measured.
+// What returns what is measured, in words.
 func (g Goal) What() string {
 	what := string(g.Metric)
 	switch {
@@ -26,7 +26,7 @@ func (g Goal) What() string {
 	return what
 }
 
-// Wanted is the goal in signs.
+// Wanted returns the goal, such as "≥ 2".
 func (g Goal) Wanted() string {
 	if g.Least != 0 {
 		return fmt.Sprintf("≥ %g", g.Least)
@@ -34,7 +34,7 @@ func (g Goal) Wanted() string {
 	return fmt.Sprintf("≤ %g", g.Most)
 }
 
-// Met reports whether the median reaches the goal, to three digits; not if nothing was measured.
+// Met reports whether the median, rounded to three digits, reaches the goal. It does not if nothing was measured.
 func (g Goal) Met(s Summary) bool {
 	shown, _ := strconv.ParseFloat(strconv.FormatFloat(s.Median, 'g', 3, 64), 64)
 	if g.Least != 0 {
@@ -43,8 +43,8 @@ func (g Goal) Met(s Summary) bool {
 	return shown <= g.Most
 }
 
-// Judge returns what was measured. Each round is compared with itself: what disturbs the machine for longer than a round
-// disturbs both alike.
+// Judge returns what was measured for a goal. A figure is only compared with figures of the same round: if something disturbs
+// the machine for longer than a round, it disturbs both libraries.
 func (b *Book) Judge(name string, g Goal) Summary { return summarize(b.rounds(name, g)) }
 
 func (b *Book) rounds(name string, g Goal) map[int]float64 {
@@ -65,7 +65,7 @@ func (b *Book) rounds(name string, g Goal) map[int]float64 {
 	return values
 }
 
-// Change is what another book has for a row, divided by what this one has, round by round.
+// Change divides, round by round, the figures of a row in after by those in b.
 func (b *Book) Change(after *Book, r Row, m Metric) Summary {
 	values := make(map[int]float64)
 	for round, was := range b.figures[r][m] {

@@ -9,13 +9,13 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/crew"
 )
 
-// role is that of the worker processes.
+// role is the role of the worker processes.
 const role = "bench"
 
-// A Crew is the worker processes, as the program sees them that has started them. One goroutine uses it.
+// A Crew is a group of worker processes, as seen by the program that started them. One goroutine at a time may use it.
 type Crew struct{ hands []*crew.Hand[answer] }
 
-// Start starts n worker processes, from a program whose main is Main.
+// Start starts n worker processes of a program that calls Main.
 func Start(program string, n int) (*Crew, error) {
 	c := new(Crew)
 	for range n {
@@ -29,13 +29,13 @@ func Start(program string, n int) (*Crew, error) {
 	return c, nil
 }
 
-// head is how long before the start the workers are told.
+// head is how long before the start of a job its workers are told to start.
 const head = 30 * time.Millisecond
 
-// patience is how much longer than planned a job may take, on a machine that is slow.
+// patience is how much longer than planned a job may take on a slow machine.
 const patience = 2 * time.Minute
 
-// Do has every worker run the job at the same time, and returns their results.
+// Do makes all workers run the job at the same time, and returns their results.
 func (c *Crew) Do(ctx context.Context, j Job) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Warm+j.Run+10*j.SetUp()+patience)
 	defer cancel()

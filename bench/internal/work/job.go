@@ -1,4 +1,4 @@
-// Package work is the worker process: it runs a library on one job at a time, and measures.
+// Package work is the worker process. It does one job at a time with one library, and measures.
 package work
 
 import (
@@ -13,8 +13,8 @@ type Kind string
 
 const (
 	Load    Kind = "load"    // goroutines lock and unlock as often as they can
-	Waiting Kind = "waiting" // goroutines wait for a lock that another process keeps
-	Held    Kind = "held"    // each goroutine's lock is taken, and kept
+	Waiting Kind = "waiting" // goroutines wait for a lock that stays with another holder
+	Held    Kind = "held"    // each goroutine takes a lock and keeps it
 )
 
 // A Job is one round of one library in one process.
@@ -25,19 +25,19 @@ type Job struct {
 	Key        string   // of the lock, or what the keys begin with
 	Worker     int      // the number of the process, from 0
 	Goroutines int
-	Writers    int           // so many of the goroutines are writers; the others are readers
+	Writers    int           // how many of the goroutines are writers; the others are readers
 	Permits    int           // of a semaphore
 	Own        bool          // each goroutine has a key of its own
 	TTL        time.Duration // of the locks
 	Hold       time.Duration // from Lock to Unlock
 	Think      time.Duration // from Unlock to the next Lock
-	Warm       time.Duration // before it is measured
-	Run        time.Duration // while it is measured
-	Every      int           // one wait in so many is timed, where timing them all would cost as much as they do
+	Warm       time.Duration // before the measurement
+	Run        time.Duration // the measurement
+	Every      int           // of this many locks one is timed, where timing each would cost as much as the locks do; 0: each
 	Spans      bool          // report every hold, not only how many
 }
 
-// SetUp is about how long it takes to have the locks that are held, and to release them.
+// SetUp returns about how long the job takes to acquire the locks that it holds, and to release them.
 func (j *Job) SetUp() time.Duration {
 	if j.Kind != Held {
 		return 0
@@ -45,31 +45,31 @@ func (j *Job) SetUp() time.Duration {
 	return time.Duration(j.Goroutines) * 100 * time.Microsecond
 }
 
-// A Result is what one process has seen while it was measured.
+// A Result is what one process counted during the measurement.
 type Result struct {
 	Elapsed  time.Duration
 	Holds    []int64         // of each goroutine
-	Held     time.Duration   // all of them together, where they last
-	Waits    stats.Histogram // from asking to having; those that the end cut short count with what they had
-	Writers  stats.Histogram // the waits of writers, where there are some
-	Pairs    stats.Histogram // from asking to having unlocked, of keys that no other caller wants
+	Held     time.Duration   // the sum of all holds; 0 if Job.Hold is 0
+	Waits    stats.Histogram // from asking to the grant; a wait that the end of the job cuts short counts for its time until then
+	Writers  stats.Histogram // the waits of writers, which Waits leaves out
+	Pairs    stats.Histogram // from asking to the end of Unlock; only with Job.Own
 	Requests int64           // sent to the server
 	Mallocs  uint64          // allocations of the whole process
 	CPU      time.Duration   // of the whole process, user and system
-	Server   time.Duration   // how long the server has worked; told by the first process alone
+	Server   time.Duration   // CPU time of the server; only the first process reports it
 
-	Goroutines int   // more than before, without those that wait or hold
-	Bytes      int64 // of memory more than before, stacks included
+	Goroutines int   // how many more than before, without those of the callers
+	Bytes      int64 // how much more memory than before, stacks included
 
 	Spans []Span
 
-	Missing  bool   // this version of the library does not have what was asked for
-	Failures int64  // calls that failed, other than at the end
+	Missing  bool   // this version of redimutex can't do the job
+	Failures int64  // failed calls, except those that failed because the job ended
 	Failure  string // the last of them
 	Error    string // why there is no result
 }
 
-// Add adds what another has counted: a goroutine, or a process.
+// Add adds what another goroutine or process counted.
 func (r *Result) Add(o *Result) {
 	r.Holds = append(r.Holds, o.Holds...)
 	r.Held += o.Held
@@ -91,19 +91,19 @@ func (r *Result) Add(o *Result) {
 	r.Failure = cmp.Or(o.Failure, r.Failure)
 }
 
-// A Span is one hold, in ns since 1970: processes on one machine share that clock.
+// A Span is one hold, in ns since 1970. The processes of one machine share that clock.
 type Span struct {
 	Goroutine            int
 	Asked, Got, Released int64
 }
 
-// An answer is a line from the worker: that it is ready, or the result.
+// An answer is a line from the worker: that it is ready, or its result.
 type answer struct {
 	Ready  bool    `json:",omitempty"`
 	Result *Result `json:",omitempty"`
 }
 
-// An order is a line to the worker: what to do, or when to start.
+// An order is a line to the worker: either what to do, or when to start.
 type order struct {
 	Job   *Job  `json:",omitempty"`
 	Start int64 `json:",omitempty"` // in ns since 1970

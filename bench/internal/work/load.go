@@ -19,18 +19,18 @@ const (
 	over
 )
 
-// usual is what a program has on its heap beside the locks. Without it the garbage collector runs forty times a second, and
-// a goroutine that has to help it stands still while another one gets the lock again and again.
+// usual is the heap that a typical program has besides its locks. Without it the garbage collector would run forty times a
+// second. A goroutine that must help the collector stands still, and another one gets the lock again and again meanwhile.
 const usual = 64 << 20
 
-// A load is goroutines that lock and unlock.
+// A load runs goroutines that lock and unlock.
 type load struct {
 	*runner
 	phase atomic.Int32
-	ended time.Time // when the phase became over; read after that
+	ended time.Time // the end of the measurement; set before phase is over, read after that
 }
 
-// load runs the goroutines, and takes from each what it has counted.
+// load runs the goroutines, and adds up what they counted.
 func (r *runner) load() (Result, error) {
 	heap := make([]byte, usual)
 	defer runtime.KeepAlive(heap)
@@ -71,7 +71,7 @@ func (r *runner) pair(g int) entrants.Pair {
 
 // goroutine locks and unlocks until the end.
 func (l *load) goroutine(g int) (t Result) {
-	pair, number := l.pair(g), l.Worker*l.Goroutines+g // of those of all processes
+	pair, number := l.pair(g), l.Worker*l.Goroutines+g // number counts the goroutines of all processes
 	t.Holds, t.Waits, t.Pairs = make([]int64, 1), make(stats.Histogram), make(stats.Histogram)
 	every := max(l.Every, 1)
 	for i := 0; l.phase.Load() != over; i++ {
@@ -91,17 +91,17 @@ func (l *load) goroutine(g int) (t Result) {
 		phase := l.phase.Load()
 		if phase == over {
 			if rest := l.ended.Sub(asked); timed && rest > 0 {
-				t.Waits.Add(rest) // it would have been longer; to leave it out would flatter those that starve
+				t.Waits.Add(rest) // without this wait, which had not ended, libraries whose waiters starve would look better
 			}
-			if err == nil { // it can't be cancelled
-				pair.Unlock(context.Background()) //nolint:errcheck // no caller counts any more
+			if err == nil { // the lock was won just now, or Lock can't be cancelled
+				pair.Unlock(context.Background()) //nolint:errcheck // the counting has ended
 			}
 			break
 		}
 		held := time.Duration(0)
 		if l.Hold > 0 {
 			time.Sleep(l.Hold)
-			held = time.Since(got) // it is longer, by how late a sleep ends
+			held = time.Since(got) // longer than l.Hold, because sleeps end late
 		}
 		if phase == measuring {
 			t.Holds[0]++
@@ -129,7 +129,7 @@ func (l *load) goroutine(g int) (t Result) {
 	return t
 }
 
-// fail counts a call that failed, and makes sure that the next one is not made at once.
+// fail counts a failed call, and waits a moment before the next call.
 func (t *Result) fail(ctx context.Context, err error) {
 	t.Failures++
 	t.Failure = err.Error()

@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
-// waiting has all goroutines wait for a lock that no caller gives back. It measures what that costs.
+// waiting makes all goroutines wait for a lock that is never released, and measures what the waiting costs.
 func (r *runner) waiting() (Result, error) {
 	c, err := redis.Dial("tcp", r.Addrs[0])
 	if err != nil {
@@ -53,13 +53,13 @@ func (r *runner) waiting() (Result, error) {
 	return result, nil
 }
 
-// held has each goroutine's lock taken and kept. It measures what that costs, beyond the value that locks it.
+// held takes and keeps the lock of each goroutine. It measures what a held lock costs, without the Pair that locks it.
 func (r *runner) held() (Result, error) {
 	pairs := make([]entrants.Pair, r.Goroutines)
 	for g := range pairs {
 		pairs[g] = r.pair(g)
 	}
-	warm := func(i int) error { // the connections are no part of a held lock
+	warm := func(i int) error { // the cost of a held lock does not include the connections
 		return errors.Join(pairs[i].Lock(r.ctx), pairs[i].Unlock(context.Background()))
 	}
 	if err := r.inParallel(min(r.Goroutines, 1000), warm); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/redimutex/redimutex/internal/lab/crew"
 )
 
-// Main is main of the worker processes: a program that starts a Crew calls it first of all. It returns only in
-// the other processes. A worker ends when there are no more orders, also in the middle of a job: then the
-// program that has started it is gone.
+// Main is the main function of the worker processes. A program that starts a Crew must call it first. It returns only in
+// processes that are no workers. A worker ends when there are no more orders, even in the middle of a job: the program that
+// started it has ended then.
 func Main() {
 	crew.Main(role, func(p *crew.Post) error {
 		orders := make(chan order)
@@ -61,16 +61,16 @@ func serve(j *Job, p *crew.Post, orders <-chan order) (Result, error) {
 type runner struct {
 	*Job
 	locker   entrants.Locker
-	missing  bool // this version of the library does not have it
+	missing  bool // this version of redimutex can't do the job
 	requests entrants.Requests
 	ctx      context.Context // ends when the job is over
 	cancel   context.CancelFunc
 
 	before marks      // taken before the library was opened
-	info   redis.Conn // not counted; nil but in the first process
+	info   redis.Conn // its commands are not counted; only the first process has it
 }
 
-// far is a deadline that is never met: redislock gives up after a TTL where there is none.
+// far is a deadline that is never reached. Without a deadline, redislock gives up after a TTL.
 const far = time.Hour
 
 func prepare(j *Job) (*runner, error) {
@@ -119,7 +119,7 @@ func (r *runner) run() (Result, error) {
 	return r.load()
 }
 
-// Marks are the meters of the process at one moment.
+// marks are the readings of the process's meters at one moment.
 type marks struct {
 	at         time.Time
 	requests   int64
@@ -134,7 +134,7 @@ type marks struct {
 func (r *runner) mark(collect bool) marks {
 	if collect {
 		runtime.GC()
-		runtime.GC() // what the first one has put into the second place of a sync.Pool
+		runtime.GC() // the first collection only moves what a sync.Pool has; the second frees it
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -149,7 +149,7 @@ func (r *runner) mark(collect bool) marks {
 	}
 }
 
-// between is what went on from one mark to the other.
+// between returns what was counted from one mark to the other.
 func between(from, to marks) Result {
 	return Result{
 		Elapsed:  to.at.Sub(from.at),
@@ -168,7 +168,7 @@ func cpuTime() time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// serverTime returns how long the server has worked.
+// serverTime returns the CPU time that the server has used.
 func (r *runner) serverTime() (all time.Duration) {
 	if r.info == nil {
 		return 0

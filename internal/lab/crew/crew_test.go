@@ -40,7 +40,7 @@ func hire(t *testing.T) *crew.Hand[line] {
 	return h
 }
 
-// ask tells and hears.
+// ask gives an order and returns the answer.
 func ask(t *testing.T, h *crew.Hand[line], word string) (line, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

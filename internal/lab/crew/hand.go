@@ -25,11 +25,11 @@ type Hand[M any] struct {
 
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	said   bytes.Buffer // output that was no message; complete when Messages is closed
-	err    error        // how the process has ended; set when Messages is closed
+	said   bytes.Buffer // output that is not a message; complete when Messages is closed
+	err    error        // how the process ended; set when Messages is closed
 }
 
-// Hire starts a worker process in a role, with more environment variables. It ends with this process at the latest.
+// Hire starts a worker process in a role, with more environment variables. The worker ends with this process, at the latest.
 func Hire[M any](role string, environment ...string) (*Hand[M], error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -38,7 +38,7 @@ func Hire[M any](role string, environment ...string) (*Hand[M], error) {
 	return HireFrom[M](self, role, environment...)
 }
 
-// HireFrom is Hire from another program that has the role.
+// HireFrom is Hire with the file of another program, which has the role.
 func HireFrom[M any](program, role string, environment ...string) (*Hand[M], error) {
 	h := &Hand[M]{cmd: exec.Command(program), Messages: make(chan M, 100)}
 	h.cmd.Env = append(append(os.Environ(), variable+"="+role), environment...)
@@ -74,7 +74,7 @@ func (h *Hand[M]) read(out io.Reader) {
 	}
 }
 
-// Tell gives an order.
+// Tell sends an order to the process.
 func (h *Hand[M]) Tell(order any) error { return json.NewEncoder(h.orders).Encode(order) }
 
 // Hear returns the next message.

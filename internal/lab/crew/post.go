@@ -11,7 +11,7 @@ import (
 type Post struct {
 	orders *bufio.Scanner
 
-	mu sync.Mutex // of the output
+	mu sync.Mutex // guards the output
 }
 
 // Main is the main function of the worker processes of a role. A program that hires workers, also a test, must call it first.

@@ -1,4 +1,4 @@
-// Package page writes the findings of a run into a page of the documentation, between two markers.
+// Package page writes the results of a run into a page of the documentation, between two markers.
 package page
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The findings of a run stand between these markers.
+// The results of a run stand between these markers.
 const (
 	begins = "<!-- What a run found begins; the next one replaces it. -->"
 	ends   = "<!-- What a run found ends. -->"

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// bare is what a program does that has a redigo pool and no lock library.
+// bare does what a program does that has a redigo pool but no lock library.
 type bare struct {
 	*redis.Pool
 	ttl time.Duration

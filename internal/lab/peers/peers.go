@@ -27,10 +27,10 @@ type Slot interface {
 
 // A Hold is what a library tells a process that has the lock.
 type Hold interface {
-	Token() string         // what is in the key; "": the library does not say
+	Token() string         // the value of the key; "": the library does not say
 	Fence() int64          // 0: there is none
-	Until() time.Time      // as the library has promised it
-	Valid() bool           // asked now
+	Until() time.Time      // when the hold ends, as the library promised
+	Valid() bool           // whether the hold is valid now
 	Done() <-chan struct{} // closed when the hold is lost; nil: the library has no such signal
 }
 
@@ -41,7 +41,7 @@ var ErrGone = errors.New("the key is gone, or another holder's")
 // documentation recommends.
 const Eager = 16 * time.Millisecond
 
-// goneUnless is the error of a library that reports by a bool that the key was gone.
+// goneUnless returns ErrGone for a library that reports a gone key only by ok = false.
 func goneUnless(ok bool, err error) error {
 	if err == nil && !ok {
 		return ErrGone

@@ -43,7 +43,7 @@ func all(t *testing.T, addr string) map[string]func() peers.Library {
 }
 
 func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
-	redistest.Needs(t, redistest.Tracking) // rueidislock does
+	redistest.Needs(t, redistest.Tracking) // rueidislock needs it
 	server := redistest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -66,9 +66,9 @@ func TestEveryLibraryLocksExcludesAndUnlocks(t *testing.T) {
 	}
 }
 
-// What the libraries tell of a hold is there, or is nothing.
+// A library either tells what the server has, or tells nothing.
 func TestWhatAHoldTellsIsWhatTheServerKnows(t *testing.T) {
-	redistest.Needs(t, redistest.Tracking) // rueidislock does
+	redistest.Needs(t, redistest.Tracking) // rueidislock needs it
 	server := redistest.Start(t)
 	for name, open := range all(t, server.Addr()) {
 		t.Run(name, func(t *testing.T) {

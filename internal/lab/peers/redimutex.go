@@ -15,7 +15,7 @@ import (
 	"github.com/redimutex/redimutex"
 )
 
-// Quiet takes what this library logs when servers fail. That is no news where they are made to fail.
+// Quiet drops what this library logs when servers fail. It is for programs that make servers fail on purpose.
 var Quiet = slog.New(slog.DiscardHandler)
 
 // ours shares a Mutex among all goroutines that lock the same key, as a sync.Mutex is shared.
@@ -24,11 +24,11 @@ type ours struct {
 	client *redimutex.Client
 	plain  bool
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards mutexes
 	mutexes map[string]*redimutex.Mutex
 }
 
-// Redimutex locks with a Client. Close closes it, and then the rest. If plain, it locks without a ctx, as sync.Mutex does.
+// Redimutex locks with a Client. Close closes the Client, and then the rest. If plain, Lock uses no ctx, as with sync.Mutex.
 func Redimutex(client *redimutex.Client, plain bool, rest ...io.Closer) Library {
 	return &ours{
 		closing: append(closing{client}, rest...), client: client, plain: plain, mutexes: make(map[string]*redimutex.Mutex),
@@ -87,7 +87,7 @@ type Handle struct {
 	acquire, try Acquire
 }
 
-// Acquire is Acquire, RAcquire, TryAcquire and the like.
+// Acquire is the type of methods such as Acquire, RAcquire and TryAcquire.
 type Acquire func(context.Context) (*redimutex.Lease, error)
 
 // NewHandle returns a Handle that is not locked.

@@ -48,7 +48,7 @@ type redsyncSlot struct {
 func (s redsyncSlot) Lock(ctx context.Context) error    { return s.m.LockContext(ctx) }
 func (s redsyncSlot) TryLock(ctx context.Context) error { return s.m.TryLockContext(ctx) }
 
-// Extend ignores the TTL: redsync extends by the one that the mutex was made with.
+// Extend ignores its TTL: redsync extends by the TTL with which the mutex was made.
 func (s redsyncSlot) Extend(ctx context.Context, _ time.Duration) error {
 	return goneUnless(s.m.ExtendContext(ctx))
 }

@@ -16,7 +16,7 @@ type Bar struct {
 	total    time.Duration
 }
 
-// Start says how long the work takes in all.
+// Start prints how long the work will take in all.
 func Start(w io.Writer, total time.Duration) *Bar {
 	b := &Bar{w: w, total: total}
 	if f, ok := w.(*os.File); ok {
@@ -27,7 +27,7 @@ func Start(w io.Writer, total time.Duration) *Bar {
 	return b
 }
 
-// Terminal reports whether there is a bar.
+// Terminal reports whether the output is a terminal, so that there is a bar.
 func (b *Bar) Terminal() bool { return b.terminal }
 
 // Share returns the part of the whole that is done after this much of the planned time.

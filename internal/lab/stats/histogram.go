@@ -41,7 +41,7 @@ func (h Histogram) Merge(other Histogram) {
 	}
 }
 
-// Count returns how many there are.
+// Count returns how many durations were counted.
 func (h Histogram) Count() (n int64) {
 	for _, c := range h {
 		n += c

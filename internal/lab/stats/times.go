@@ -20,5 +20,5 @@ func (t Times) Quantile(q float64) time.Duration {
 	return slices.Sorted(slices.Values(t))[max(0, min(i, len(t))-1)]
 }
 
-// Worst returns the longest.
+// Worst returns the longest time.
 func (t Times) Worst() time.Duration { return t.Quantile(1) }

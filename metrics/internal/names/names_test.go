@@ -23,7 +23,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 	s.Do("LPUSH", "list", "x")
 	try := func(key string) error { return client.Mutex(key).TryLockContext(t.Context()) }
 	cancelled, cancel := context.WithCancelCause(t.Context())
-	// The loss of another lock is why this wait ends, and says nothing of this lock.
+	// This wait ends because another lock was lost. That says nothing about this lock.
 	cancel(&redimutex.LostError{Key: "outer", Reason: redimutex.Closed})
 
 	assert.Equal(t, names.Acquired, names.OfWait(try("free")))
@@ -31,7 +31,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 	assert.Equal(t, names.Locked, names.OfWait(client.Mutex("foreign").LockContext(t.Context(), time.Second)))
 	assert.Equal(t, names.Cancelled, names.OfWait(client.Mutex("foreign").LockContext(cancelled, 0)))
 	assert.Equal(t, names.Cancelled, names.OfWait(context.DeadlineExceeded))
-	if s.IsReal() { // miniredis says it in other words
+	if s.IsReal() { // miniredis reports the error in other words
 		assert.Equal(t, names.Refused, names.OfWait(try("list")))
 	}
 	cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
