@@ -194,7 +194,7 @@ func ExampleWithLogger() {
 		},
 	}))
 	mu := redimutex.New(redisPool(), "invoices", redimutex.WithLogger(logger),
-		redimutex.WithTTL(time.Second), redimutex.WithoutRenewal())
+		redimutex.WithTTL(time.Second), redimutex.WithoutRenewal(), redimutex.WithNodeTimeout(900*time.Millisecond))
 	mu.Lock()
 	<-mu.Lease().Done()
 	mu.Unlock()
