@@ -102,6 +102,6 @@ func (g *group) aim(victim int, seed uint64) {
 		if g.servers[victim].Role() == "master" {
 			return victim
 		}
-		return nobody
+		return noMachine
 	}
 }

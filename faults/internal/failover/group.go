@@ -79,7 +79,7 @@ func startSentinel(t testing.TB, lag delay) *group {
 				return i
 			}
 		}
-		return nobody
+		return noMachine
 	}
 	return g
 }

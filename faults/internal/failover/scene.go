@@ -77,7 +77,7 @@ func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64
 	}
 	redistest.Wait(t, "a replica is the primary", func() bool {
 		now := g.primary()
-		return now != nobody && now != g.victim
+		return now != noMachine && now != g.victim
 	})
 	s.took = time.Since(began)
 	s.wait(ctx, traffic/2)
@@ -85,7 +85,7 @@ func play(ctx context.Context, t testing.TB, g *group, fault string, seed uint64
 	case paused:
 		old.Resume()
 	case partitioned:
-		g.wires.cut(nobody)
+		g.wires.cut(noMachine)
 	}
 	s.wait(ctx, traffic/2)
 	stop()
@@ -129,10 +129,10 @@ const successors = 200
 
 // judge compares what was acknowledged with what the new primary knows.
 func (s *scene) judge(ctx context.Context, t testing.TB) {
-	now := nobody
+	now := noMachine
 	redistest.Wait(t, "there is one primary", func() bool {
 		now = s.primary()
-		return now != nobody && now != s.victim
+		return now != noMachine && now != s.victim
 	})
 	for _, l := range s.ledgers {
 		keys := make([]string, len(l.acks))

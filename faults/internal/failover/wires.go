@@ -17,7 +17,7 @@ type wires struct {
 
 	mu      sync.Mutex
 	lag     delay             // from a primary to its replicas
-	alone   int               // the machine that is cut off; nobody if there is none
+	alone   int               // the machine that is cut off; noMachine if there is none
 	changed chan struct{}     // closed when alone changes
 	targets map[string]string // by listening address: the address that it leads to
 }
@@ -35,12 +35,12 @@ func (d delay) String() string {
 	return d.time.String()
 }
 
-// nobody stands for no machine: it is the place of all that is on no server's machine.
-const nobody = -1
+// noMachine is the place of everything that is on no server's machine.
+const noMachine = -1
 
 func newWires(t testing.TB, lag delay) *wires {
 	return &wires{
-		t: t, lag: lag, alone: nobody, changed: make(chan struct{}), targets: make(map[string]string),
+		t: t, lag: lag, alone: noMachine, changed: make(chan struct{}), targets: make(map[string]string),
 	}
 }
 
@@ -53,7 +53,7 @@ func clientIP(machine int) string { return fmt.Sprintf("127.0.2.%d", machine+1) 
 func sender(a net.Addr) (machine int, isServer bool) {
 	ip := a.(*net.TCPAddr).IP.To4() //nolint:forcetypeassert // all listeners are of TCP
 	if ip[2] == 0 {
-		return nobody, false
+		return noMachine, false
 	}
 	return int(ip[3]) - 1, ip[2] == 1
 }
@@ -72,8 +72,8 @@ func (w *wires) connect(addr, target string) {
 	w.targets[addr] = target
 }
 
-// cut separates machine from all others. With nobody, it heals the network. What was sent over a wire that is cut arrives when
-// the network is healed, as it does over TCP.
+// cut separates machine from all others. With noMachine, it heals the network. What was sent over a wire that is cut arrives
+// when the network is healed, as it does over TCP.
 func (w *wires) cut(machine int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *wires) join(r *redistest.Relay, caller net.Conn, to int, commands bool)
 func (w *wires) pass(r *redistest.Relay, from, to int) {
 	for {
 		w.mu.Lock()
-		open := w.alone == nobody || (from == w.alone) == (to == w.alone)
+		open := w.alone == noMachine || (from == w.alone) == (to == w.alone)
 		changed := w.changed
 		w.mu.Unlock()
 		if open {
