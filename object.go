@@ -38,7 +38,7 @@ func (o *object) Logger() *slog.Logger { return cmp.Or(o.config.logger, slog.Def
 
 const zeroValue = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"
 
-// tryOnce is the timeout of a call that tries tryOnce.
+// tryOnce is the timeout of a call that tries once.
 const tryOnce time.Duration = -1
 
 // acquire gets a hold. The timeout is that of LockContext: with 0 only ctx ends the wait, below 0 acquire tries once.
