@@ -21,17 +21,17 @@ import (
 // that several goroutines may hold pass the turn on when the lock is granted, other kinds when it is released.
 type acquisition struct {
 	Call
-	engine  *Engine
-	key     *Key
-	hold    *Hold
-	began   time.Time
-	tries   int  // how often the servers were asked
-	waits   int  // poll intervals spent in line; each counts as a try for MaxTries
-	joined  bool // it has stood in line behind another call
-	turn    bool // the call has the turn
-	bid          // with the turn, the bid of the line
-	granted bool
-	failure *quorum.Failure // why the call failed; nil: it has not
+	engine    *Engine
+	key       *Key
+	hold      *Hold
+	began     time.Time
+	tries     int  // how often the servers were asked
+	intervals int  // poll intervals spent in line; each counts as a try for MaxTries
+	joined    bool // it has stood in line behind another call
+	turn      bool // the call has the turn
+	bid            // with the turn, the bid of the line
+	granted   bool
+	failure   *quorum.Failure // why the call failed; nil: it has not
 }
 
 type state int8
@@ -159,7 +159,7 @@ func (a *acquisition) stopped(ctx context.Context) bool {
 }
 
 func (a *acquisition) usedUp() bool {
-	return a.Once || a.MaxTries > 0 && a.tries+a.waits >= a.MaxTries
+	return a.Once || a.MaxTries > 0 && a.tries+a.intervals >= a.MaxTries
 }
 
 // try asks the servers once. Every verb comes down to this.
@@ -206,7 +206,7 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 			break
 		}
 		a.answer = nil
-		if f == nil && !a.grant.votes.Begin(a.grant.votes.Until()) {
+		if f == nil && !a.grant.votes.MarkGranted(a.grant.votes.Until()) {
 			return a.ask(ctx) // the lock was won for a call that has left, and too much of the lease has passed since
 		}
 		return f

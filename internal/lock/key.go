@@ -83,7 +83,7 @@ type bid struct {
 func (a *acquisition) inherit() (won bool) {
 	l := a.key.left
 	for i, g := range l.spares {
-		if *g.terms() == *a.Terms && g.votes.Begin(g.votes.Until()) {
+		if *g.terms() == *a.Terms && g.votes.MarkGranted(g.votes.Until()) {
 			a.grant, l.spares = g, append(l.spares[:i], l.spares[i+1:]...)
 			return true
 		}

@@ -32,11 +32,11 @@ func (a *acquisition) join(ctx context.Context) (granted bool) {
 	for {
 		select {
 		case <-passed:
-			if a.waits++; a.usedUp() {
+			if a.intervals++; a.usedUp() {
 				a.failure = a.key.inTheWay(a.Terms.Timeout / 2)
 				return false
 			}
-			passed = time.After(a.Pause(a.waits + 1))
+			passed = time.After(a.Pause(a.intervals + 1))
 			continue
 		case <-w.Granted():
 		case <-ctx.Done():

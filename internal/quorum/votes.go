@@ -80,7 +80,7 @@ func (v *Votes) Until() time.Time   { return v.At.Add(v.Valid) }
 
 // Accept records that the only server has handed the lock to the token of v. until is the end of its validity.
 func (v *Votes) Accept(until time.Time, fence int64) {
-	v.Begin(until)
+	v.MarkGranted(until)
 	v.Fence = fence
 	v.first.Given()
 }
@@ -170,7 +170,7 @@ func (v *Votes) byMajority(ctx context.Context, t server.Try, from []*Votes) *Fa
 
 // complete makes the lock the caller's; until is the end of its validity. It fails if ctx ended or too little of that is left.
 func (v *Votes) complete(ctx context.Context, until time.Time) error {
-	switch enough := v.Begin(until); {
+	switch enough := v.MarkGranted(until); {
 	case conn.Ended(ctx) != nil: // cancellation wins ties
 		return errGivenUp
 	case !enough:
@@ -179,8 +179,8 @@ func (v *Votes) complete(ctx context.Context, until time.Time) error {
 	return nil
 }
 
-// Begin records that the lock is granted now; its validity ends at until. It reports whether at least half a lease is left.
-func (v *Votes) Begin(until time.Time) bool {
+// MarkGranted records that the lock is granted now, and valid until the given time. It reports whether half a lease is left.
+func (v *Votes) MarkGranted(until time.Time) bool {
 	v.At = time.Now()
 	v.Valid = Left(until, v.At)
 	return v.Valid >= Validity(v.Spec().TTL)/2

@@ -16,7 +16,7 @@ import (
 //	   └──────────────────────┘                         └─ nothing to release ────────┘
 //
 // Invariants:
-//   - When a Claim is no longer wanted, nothing is sent for it but its release (begin).
+//   - When a Claim is no longer wanted, nothing is sent for it but its release (beginCommand).
 //   - It is gone only when a release was answered that was sent after every command that could create the lock. A try without
 //     an answer can create the lock until its deadline. A plain try has no deadline, so a second release has to be answered
 //     that was sent after the answer to the first (answered).
@@ -28,18 +28,18 @@ type Claim struct {
 	Lock
 	server *Server
 
-	mu        sync.Mutex // guards the fields below
-	state     state
-	running   int16         // commands under way, releases excepted
-	tries     int16         // commands under way that could create the lock
-	releasing bool          // a release is under way, or the runner will send one
-	mayExist  bool          // the server may have something of the token
-	waits     bool          // the server may have a place in the queue or a mark of the token
-	doubt     bool          // a plain try has no answer: it is not known whether its undo was sent
-	silent    bool          // a try got no answer, and neither did any later try
-	cut       bool          // the last unanswered try was cut short, because its caller's ctx had ended
-	overtook  bool          // a release was answered, but an unanswered try may be executed after it: another release follows
-	changed   chan struct{} // closed when no command is under way, or the claim is away; nil if no caller waits for that
+	mu         sync.Mutex // guards the fields below
+	state      state
+	running    int16         // commands under way, releases excepted
+	tries      int16         // commands under way that could create the lock
+	releasing  bool          // a release is under way, or the runner will send one
+	mayExist   bool          // the server may have something of the token
+	registered bool          // the server may have a place in the queue or a mark of the token
+	doubt      bool          // a plain try has no answer: it is not known whether its undo was sent
+	silent     bool          // a try got no answer, and neither did any later try
+	cut        bool          // the last unanswered try was cut short, because its caller's ctx had ended
+	overtook   bool          // a release was answered, but an unanswered try may be executed after it: another release follows
+	changed    chan struct{} // closed when no command is under way, or the claim is away; nil if no caller waits for that
 
 	// Moments since epoch; 0: never.
 	until     time.Duration // everything that the token may have has expired by then
@@ -83,11 +83,11 @@ func (c *Claim) Unknown() bool {
 }
 
 // mayHave notes that the token may have something on the server, or may get something there within that time.
-func (c *Claim) mayHave(waits bool, within time.Duration) {
+func (c *Claim) mayHave(registered bool, within time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := Monotonic()
-	c.mayExist, c.waits = true, waits
+	c.mayExist, c.registered = true, registered
 	c.until, c.open = max(c.until, now+c.TTL), max(c.open, now+within)
 }
 
@@ -140,22 +140,22 @@ func (c *Claim) Try(ctx context.Context, t Try) Reply {
 	op.requests[0].ttl, op.try = ttl, t
 	op.try.Plain = t.Plain && c.Kind.plain && !c.fenced() && !c.Guard && len(c.More) == 0 && s.scripted.Load()
 	until := op.end.Add(ttl)
-	if !c.begin(&op.try, until) {
+	if !c.beginCommand(&op.try, until) {
 		op.free()
 		return Reply{Err: errEnded}
 	}
 	for _, other := range t.With {
-		other.begin(new(Try), until)
+		other.beginCommand(new(Try), until)
 	}
 	return op.do()
 }
 
-// waits reports whether the try shows the other callers that this one waits.
-func (t *Try) waits() bool { return t.Queues || t.Shows > 0 }
+// registers reports whether the try leaves a place in the queue or a mark, if it does not get the lock.
+func (t *Try) registers() bool { return t.Queues || t.Shows > 0 }
 
-// begin notes that a command of the claim begins: a try, or an extension if t is nil. Whatever it gives the token has expired
-// by until. It reports false, and notes nothing, if the claim is not wanted.
-func (c *Claim) begin(t *Try, until time.Time) bool {
+// beginCommand notes that a command of the claim begins: a try, or an extension if t is nil. Whatever it gives the token has
+// expired by until. It reports false, and notes nothing, if the claim is not wanted.
+func (c *Claim) beginCommand(t *Try, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != wanted {
@@ -165,7 +165,7 @@ func (c *Claim) begin(t *Try, until time.Time) bool {
 	if t != nil {
 		c.tries++
 		c.doubt = c.doubt || t.Plain
-		c.waits = c.waits || t.waits()
+		c.registered = c.registered || t.registers()
 	}
 	c.until = max(c.until, until.Sub(epoch))
 	return true
@@ -189,9 +189,9 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 	if c.state >= released { // the server may have executed the try after a release whose answer is still to come
 		c.open = max(c.open, Monotonic())
 	}
-	c.mayExist = c.mayExist || unanswered || r.Verdict == Done || r.Verdict == Held && t.waits()
-	if r.Verdict == Done && (t.waits() || t.Downgrades) { // the grant removed the place in the queue, and the mark
-		c.waits = false
+	c.mayExist = c.mayExist || unanswered || r.Verdict == Done || r.Verdict == Held && t.registers()
+	if r.Verdict == Done && (t.registers() || t.Downgrades) { // the grant removed the place in the queue, and the mark
+		c.registered = false
 	}
 	c.endCommand()
 }
@@ -208,7 +208,7 @@ func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 		c.extending = max(c.extending, Monotonic())
 	}
 	if r.Verdict == Done {
-		c.waits = false // the hand-off removed the place in the queue, and the extension the mark
+		c.registered = false // the hand-off removed the place in the queue, and the extension the mark
 		if c.state != wanted {
 			*r = Reply{Err: errEnded}
 		}
@@ -216,7 +216,7 @@ func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 	c.endCommand()
 }
 
-// endCommand notes that a command has ended which begin or Enter noted. The caller holds c.mu.
+// endCommand notes that a command has ended which beginCommand or Enter noted. The caller holds c.mu.
 func (c *Claim) endCommand() {
 	c.running--
 	if c.running == 0 {

@@ -28,7 +28,7 @@ func (s *Server) Extend(ctx context.Context, start time.Time, batch []Extension,
 	var order []group // a fixed order, so that a simulation can be repeated
 	groups := make(map[group][]request, 1)
 	for i, e := range batch {
-		if !e.begin(nil, time.Now().Add(e.TTL+e.Bound())) {
+		if !e.beginCommand(nil, time.Now().Add(e.TTL+e.Bound())) {
 			report(i, Reply{Err: errEnded})
 			continue
 		}

@@ -151,7 +151,7 @@ const maxStuck, maxWaiting = 16, 256 // maxStuck operations of a node may always
 type limit struct {
 	mu      sync.Mutex
 	running int
-	more    int          // how many may run beyond maxStuck
+	extra   int          // how many may run beyond maxStuck
 	stuck   atomic.Int32 // how many run although their callers have left
 	waiting list.List    // of chan struct{}, in order of arrival; each is closed when its operation may run
 }
@@ -202,7 +202,7 @@ func (l *limit) enter(op *operation, end time.Time, last bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case last || l.running < maxStuck+l.more: // while there is room, none waits
+	case last || l.running < maxStuck+l.extra: // while there is room, none waits
 		l.running++
 		return nil
 	case end.IsZero():
@@ -237,8 +237,8 @@ func (l *limit) leave(op *operation, inTime bool) {
 	defer l.mu.Unlock()
 	if !inTime {
 		l.stuck.Add(-1)
-	} else if l.running == maxStuck+l.more && (op.requests[0].reply.Verdict != Failed || code != "") {
-		l.more++
+	} else if l.running == maxStuck+l.extra && (op.requests[0].reply.Verdict != Failed || code != "") {
+		l.extra++
 	}
 	l.running--
 	l.admit()
@@ -246,7 +246,7 @@ func (l *limit) leave(op *operation, inTime bool) {
 
 // admit starts as many waiting operations as the limit allows. The caller holds l.mu.
 func (l *limit) admit() {
-	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.more; l.running++ {
+	for ; l.waiting.Len() > 0 && l.running < maxStuck+l.extra; l.running++ {
 		close(l.waiting.Remove(l.waiting.Front()).(chan struct{}))
 	}
 }
@@ -256,7 +256,7 @@ func (l *limit) probe() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if stuck := int(l.stuck.Load()); stuck < 5*maxStuck {
-		l.more = max(l.more, stuck+1-maxStuck)
+		l.extra = max(l.extra, stuck+1-maxStuck)
 		l.admit()
 	}
 }
@@ -267,6 +267,6 @@ func (l *limit) abandon(late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stuck.Add(1) > maxStuck || late {
-		l.more = 0
+		l.extra = 0
 	}
 }

@@ -91,12 +91,12 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 	return replies, nil
 }
 
-// Call publishes an empty message to channel on the server that serves key, as a hand-off does: so it needs no other
-// permission. called: the server has taken the message. unheard: the server counts no listener, so a hand-off would find no
-// waiter; in a cluster it is false, because a node counts only its own listeners. Call is an operation on the name of the
+// Echo publishes an empty message to channel on the server that serves key, as a hand-off does: so it needs no other
+// permission. echoed: the server has taken the message. unheard: the server counts no listener, so a hand-off would find no
+// waiter; in a cluster it is false, because a node counts only its own listeners. Echo is an operation on the name of the
 // queue, not on key: if it has no answer, the operations of the lock need not dial. If a replica has answered since the last
-// Call, other connections of the pool may lead there, so Call goes over a fresh one.
-func (s *Server) Call(ctx context.Context, key, channel string, timeout time.Duration) (called, unheard bool) {
+// Echo, other connections of the pool may lead there, so Echo goes over a fresh one.
+func (s *Server) Echo(ctx context.Context, key, channel string, timeout time.Duration) (echoed, unheard bool) {
 	ses := s.Session(ctx, timeout, QueueKey(key))
 	ses.fresh = s.demoted.Swap(false)
 	heard, err := redis.Int(ses.Do("PUBLISH", channel, ""))

@@ -86,7 +86,7 @@ func (c *Claim) letGo(keep time.Time, passable bool) bool {
 	if !keep.IsZero() {
 		c.keep = keep.Sub(epoch)
 	}
-	if (c.mayExist || c.running > 0) && !passable && (!c.Kind.Shared || (c.waits || c.running > 0) && c.Kind.Shows) {
+	if (c.mayExist || c.running > 0) && !passable && (!c.Kind.Shared || (c.registered || c.running > 0) && c.Kind.Shows) {
 		c.server.setInTheWay(c, true)
 	}
 	return true
@@ -171,7 +171,7 @@ func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	if c.keep > 0 {
 		keep = max(c.keep-Monotonic(), time.Millisecond)
 	}
-	if c.waits {
+	if c.registered {
 		member = c.member()
 		if c.state < away { // when the claim is away, the mark may be that of the next waiter
 			mark = c.mark()

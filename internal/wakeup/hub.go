@@ -219,7 +219,7 @@ func (h *Hub) deliver(message string) {
 func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 	defer conn.Close(c, false) // closing ends the read in listen
 	defer conn.Caught(new(error))
-	for began, called := time.Now(), false; ; {
+	for began, echoed := time.Now(), false; ; {
 		select {
 		case <-time.After(pingInterval):
 		case <-ctx.Done():
@@ -228,14 +228,14 @@ func (h *Hub) watch(ctx context.Context, c redis.Conn) {
 		h.mu.Lock()
 		wanted, key := h.wanted(), h.key
 		h.mu.Unlock()
-		silent := called && !h.heard.Load() || !h.Listening() && time.Since(began) > 3*pingInterval
+		silent := echoed && !h.heard.Load() || !h.Listening() && time.Since(began) > 3*pingInterval
 		if !wanted || silent || c.Send("PING") != nil || c.Flush() != nil {
 			return
 		}
 		h.heard.Store(false)
-		if called = h.Listening(); called {
+		if echoed = h.Listening(); echoed {
 			var unheard bool
-			if called, unheard = h.server.Call(ctx, key, h.channel, pingInterval); unheard {
+			if echoed, unheard = h.server.Echo(ctx, key, h.channel, pingInterval); unheard {
 				return
 			}
 		}
