@@ -32,6 +32,11 @@ type Terminal struct {
 	ended Signalled // 0, or the signal that ended the verb
 }
 
+// Warn writes one line to stderr, whatever others have put into the text.
+func (t *Terminal) Warn(format string, args ...any) {
+	fmt.Fprintf(t.Err, "redimutex: %s\n", Printable(fmt.Sprintf(format, args...)))
+}
+
 // An Output is standard output. It remembers the first write error.
 type Output struct {
 	w   io.Writer
@@ -119,7 +124,7 @@ func Find(all []*Command, name string) *Command {
 func Dispatch(all []*Command, args []string, t *Terminal) int {
 	status := dispatch(all, args, t)
 	if err := t.Out.Failed(); err != nil {
-		fmt.Fprintf(t.Err, "redimutex: can't write the output: %s\n", reason(err))
+		t.Warn("can't write the output: %s", reason(err))
 		return WriteError
 	}
 	return status
@@ -139,7 +144,7 @@ func dispatch(all []*Command, args []string, t *Terminal) int {
 	}
 	c := Find(all, name)
 	if c == nil {
-		fmt.Fprintf(t.Err, "redimutex: %s\n", Printable(Unknown(all, name).Error()))
+		t.Warn("%s", Unknown(all, name))
 		return UsageError
 	}
 	return c.dispatch(args[1:], t)

@@ -60,7 +60,7 @@ func Break() *cli.Command {
 		},
 		Run: looking(&given, func(t *cli.Terminal, nodes servers.Set, before *sight.Lock) (int, error) {
 			if len(before.Most.Holder) > inspect.Longest {
-				fmt.Fprintf(t.Err, "redimutex: can't break %q: its value is longer than the token of any lock; if it is in the way, delete it with DEL\n",
+				t.Warn("can't break %q: its value is longer than the token of any lock; if it is in the way, delete it with DEL",
 					cli.Printable(before.Key))
 				return cli.Unavailable, nil
 			}
@@ -82,7 +82,7 @@ func Break() *cli.Command {
 				b.carryOut()
 			}
 			cli.Tell(t.Out, asJSON, b, b.tell)
-			return b.status(t.Err), nil
+			return b.status(t), nil
 		}),
 	}
 }
@@ -215,7 +215,7 @@ func (b *breach) release(i int) server.Reply {
 }
 
 // status reports what went wrong, and returns the exit status.
-func (b *breach) status(stderr io.Writer) int {
+func (b *breach) status(t *cli.Terminal) int {
 	switch b.Result {
 	case wasBroken:
 		return cli.OK
@@ -225,7 +225,7 @@ func (b *breach) status(stderr io.Writer) int {
 		if slices.ContainsFunc(b.errs, func(err error) bool { return !refused(err) }) {
 			outcome = "; it may be broken or not"
 		}
-		fmt.Fprintf(stderr, "redimutex: can't break %q: %s%s\n", b.Key, b.nodes.Explain(errors.Join(b.errs...)), outcome)
+		t.Warn("can't break %q: %s%s", b.Key, b.nodes.Explain(errors.Join(b.errs...)), outcome)
 		return cli.Unavailable
 	}
 	return cli.Failure

@@ -96,7 +96,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 		var out strings.Builder
 		b.tell(&out)
 		assert.Contains(t, out.String(), "Nothing was broken: the lock has changed hands since it was shown.\n"+name+": held by second")
-		assert.Equal(t, cli.Failure, b.status(&out))
+		assert.Equal(t, cli.Failure, b.status(&cli.Terminal{Err: &out}))
 
 		b = breachOf(t, name, s)
 		s.Do("DEL", name)
@@ -181,7 +181,7 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	b.carryOut()
 	assert.Equal(t, wasUnclear, b.Result)
 	var stderr strings.Builder
-	assert.Equal(t, cli.Unavailable, b.status(&stderr))
+	assert.Equal(t, cli.Unavailable, b.status(&cli.Terminal{Err: &stderr}))
 	assert.Contains(t, stderr.String(), all[1].Addr())
 	assert.Contains(t, stderr.String(), "it may be broken or not")
 }

@@ -111,16 +111,16 @@ var notes = []cli.Section{
 func (l *listing) list(t *cli.Terminal, order string, asJSON bool) (int, error) {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	by := l.run(ctx, t.Err)
+	by := l.run(ctx, t)
 	r := l.inventory()
 	r.Complete = r.Complete && by == nil
 	if servers.TooMany(len(r.Errors), len(l.nodes)) && (by == nil || len(r.Locks) == 0) {
-		fmt.Fprintf(t.Err, "redimutex: can't list the locks: %s\n", l.nodes.Explain(r.failure))
+		t.Warn("can't list the locks: %s", l.nodes.Explain(r.failure))
 		return cli.Unavailable, nil
 	}
 	r.arrange(order, l.limit)
 	cli.Tell(t.Out, asJSON, r, func(w io.Writer) { r.print(w, l.nodes) })
-	r.warn(t.Err, by, l)
+	r.warn(t, by, l)
 	return cli.OK, by
 }
 
@@ -248,25 +248,25 @@ func cellTime(ms int64, none string) string {
 }
 
 // warn reports what is missing in the list.
-func (r *inventory) warn(w io.Writer, by error, l *listing) {
+func (r *inventory) warn(t *cli.Terminal, by error, l *listing) {
 	switch {
 	case by != nil:
-		fmt.Fprintf(w, "redimutex: interrupted after %s: the list is incomplete\n", cli.Count(r.seen, "key"))
+		t.Warn("interrupted after %s: the list is incomplete", cli.Count(r.seen, "key"))
 	case r.limited && r.found > len(r.Locks):
-		fmt.Fprintf(w, "redimutex: these are %d of %s, as -limit says\n", len(r.Locks), cli.Count(r.found, "lock"))
+		t.Warn("these are %d of %s, as -limit says", len(r.Locks), cli.Count(r.found, "lock"))
 	case r.limited:
-		fmt.Fprintf(w, "redimutex: stopped after %s, as -limit says: there may be more\n", cli.Count(len(r.Locks), "lock"))
+		t.Warn("stopped after %s, as -limit says: there may be more", cli.Count(len(r.Locks), "lock"))
 	case len(r.Locks) == 0:
 		hint := ""
 		if !l.all && r.seen > 0 {
 			hint = "; -all lists also strings that may be locks, such as those that never expire"
 		}
-		fmt.Fprintf(w, "redimutex: there is no lock among %s on %s%s\n", cli.Count(r.seen, "key"), l.nodes.Names(), hint)
+		t.Warn("there is no lock among %s on %s%s", cli.Count(r.seen, "key"), l.nodes.Names(), hint)
 	}
 	for _, e := range r.Errors {
-		fmt.Fprintf(w, "redimutex: %s: %s; locks that only this server has are missing\n", e.Name, e.Error)
+		t.Warn("%s: %s; locks that only this server has are missing", e.Name, e.Error)
 	}
 	if r.Refused > 0 {
-		fmt.Fprintf(w, "redimutex: this user may not read %s, which the list leaves out\n", cli.Count(r.Refused, "key"))
+		t.Warn("this user may not read %s, which the list leaves out", cli.Count(r.Refused, "key"))
 	}
 }

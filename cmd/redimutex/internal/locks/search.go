@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ type listing struct {
 
 // run searches until everything is seen, or until ctx ends. It then returns the cause of ctx, without waiting for an answer
 // that may be under way.
-func (l *listing) run(ctx context.Context, stderr io.Writer) error {
+func (l *listing) run(ctx context.Context, t *cli.Terminal) error {
 	l.searches, l.errs = make([]inspect.Search, len(l.nodes)), make([]error, len(l.nodes))
 	l.slow = make(chan string, len(l.nodes))
 	done := make(chan struct{})
@@ -50,7 +49,7 @@ func (l *listing) run(ctx context.Context, stderr io.Writer) error {
 		each.Wait()
 		close(done)
 	}()
-	show := cli.NewProgress(stderr)
+	show := cli.NewProgress(t.Err)
 	defer show.End()
 	for {
 		select {
@@ -60,7 +59,7 @@ func (l *listing) run(ctx context.Context, stderr io.Writer) error {
 			return nil
 		case name := <-l.slow:
 			show.Clear()
-			fmt.Fprintf(stderr, "redimutex: waiting for %s, which has not answered for %v\n", name, patience)
+			t.Warn("waiting for %s, which has not answered for %v", name, patience)
 		case <-show.Due():
 			show.Show(l.progress())
 		}

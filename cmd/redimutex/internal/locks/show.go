@@ -3,7 +3,6 @@ package locks
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
@@ -78,7 +77,7 @@ func looking(
 		return given.Use(servers.QuickTimeout, func(nodes servers.Set) (int, error) {
 			lock, err := sight.Look(context.Background(), nodes, key)
 			if err != nil {
-				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", key, nodes.Explain(err))
+				t.Warn("can't look at %q: %s", key, nodes.Explain(err))
 				return cli.Unavailable, nil
 			}
 			return verb(t, nodes, lock)

@@ -74,7 +74,7 @@ type runner struct {
 
 // run waits for the lock, runs the command and releases the lock. It returns the exit status, or the signal that ended it.
 func (j *job) run(t *cli.Terminal) (int, error) {
-	r := &runner{job: j, t: t, notes: newNotes(t.Err), signals: catch(), step: make(chan error, 1), began: time.Now()}
+	r := &runner{job: j, t: t, notes: newNotes(t), signals: catch(), step: make(chan error, 1), began: time.Now()}
 	defer r.notes.flush()
 	defer j.servers.Close()
 	r.client = redimutex.NewClient(j.servers.Pools(), r.options()...)

@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -15,7 +14,7 @@ type notes struct {
 	empty chan struct{}
 }
 
-func newNotes(w io.Writer) *notes {
+func newNotes(t *cli.Terminal) *notes {
 	n := &notes{lines: make(chan string, 16), empty: make(chan struct{})}
 	go func() {
 		for line := range n.lines {
@@ -23,7 +22,7 @@ func newNotes(w io.Writer) *notes {
 				close(n.empty)
 				return
 			}
-			fmt.Fprintf(w, "redimutex: %s\n", cli.Printable(line))
+			t.Warn("%s", line)
 		}
 	}()
 	return n

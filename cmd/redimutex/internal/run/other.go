@@ -2,16 +2,12 @@
 
 package run
 
-import (
-	"fmt"
-
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
-)
+import "github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 
 // run reports that it is not supported: without process groups and signals a command could not be ended in time when its lock
 // is lost.
 func (j *job) run(t *cli.Terminal) (int, error) {
-	fmt.Fprintln(t.Err, "redimutex: run needs process groups and signals as Unix has them; it does not work on this system")
+	t.Warn("run needs process groups and signals as Unix has them; it does not work on this system")
 	return cli.Failure, nil
 }
 

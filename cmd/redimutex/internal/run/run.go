@@ -106,7 +106,7 @@ func command() *cli.Command {
 			var err error
 			if j.path, err = find(j.command[0]); err != nil {
 				status, words := j.cannotRun(err)
-				fmt.Fprintf(t.Err, "redimutex: %s\n", cli.Printable(words))
+				t.Warn("%s", words)
 				return status, nil
 			}
 			return j.run(t)

@@ -135,7 +135,7 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 		select {
 		case s := <-surveys:
 			if r := s.unknown(); r != nil && first {
-				fmt.Fprintf(t.Err, "redimutex: can't look at %q: %s\n", r.Key, o.nodes.Explain(r.Failure()))
+				t.Warn("can't look at %q: %s", r.Key, o.nodes.Explain(r.Failure()))
 				return cli.Unavailable, nil
 			}
 			if first && o.limit > 0 {
