@@ -2,7 +2,6 @@
 package main
 
 import (
-	"os"
 	"slices"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -20,7 +19,4 @@ func commands() []*cli.Command {
 	}, help.Commands(commands))
 }
 
-func main() {
-	t := &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr}
-	cli.Main(commands(), t)
-}
+func main() { cli.Main(commands()) }

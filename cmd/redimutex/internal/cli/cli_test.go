@@ -12,7 +12,7 @@ import (
 func TestTimesAreSecondsOrHaveUnitsAndEndAtAYear(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
-		"0": 0, "5": 5 * time.Second, "0.5": time.Second / 2, "1m30s": 90 * time.Second, "8784h": MaxTime, "31622400": MaxTime,
+		"0": 0, "5": 5 * time.Second, "0.5": time.Second / 2, "1m30s": 90 * time.Second, "8784h": maxTime, "31622400": maxTime,
 	} {
 		var d time.Duration
 		assert.NoError(t, Time(&d).Set(text), text)

@@ -17,8 +17,9 @@ func (s Signalled) Error() string { return "ended by " + syscall.Signal(s).Strin
 // Status returns the exit status with which a shell reports the signal.
 func (s Signalled) Status() int { return 128 + int(s) }
 
-// Main runs the program, and ends the process.
-func Main(all []*Command, t *Terminal) {
+// Main runs the program with the arguments, input and output of this process, and ends the process.
+func Main(all []*Command) {
+	t := &Terminal{In: os.Stdin, Out: NewOutput(os.Stdout), Err: os.Stderr}
 	status := Dispatch(all, os.Args[1:], t)
 	if t.ended != 0 {
 		dieOf(syscall.Signal(t.ended))

@@ -13,8 +13,8 @@ type Style struct {
 	ASCII    bool
 }
 
-// FileOf returns the file below w, or nil.
-func FileOf(w io.Writer) *os.File {
+// fileOf returns the file below w, or nil.
+func fileOf(w io.Writer) *os.File {
 	if o, ok := w.(interface{ Unwrap() io.Writer }); ok {
 		w = o.Unwrap()
 	}
@@ -25,7 +25,7 @@ func FileOf(w io.Writer) *os.File {
 // StyleOf returns the style for output to w.
 func StyleOf(w io.Writer) Style {
 	s := Style{ASCII: plainLocale()}
-	if f := FileOf(w); f != nil {
+	if f := fileOf(w); f != nil {
 		s.Terminal = IsTerminal(f) && os.Getenv("TERM") != "dumb"
 	}
 	s.Colour = s.Terminal && os.Getenv("NO_COLOR") == ""
@@ -87,7 +87,7 @@ func (s Style) Paint(colour, text string) string {
 
 // Size returns the columns and rows of a terminal; 80 and 24 if they are unknown.
 func Size(w io.Writer) (width, height int) {
-	if f := FileOf(w); f != nil {
+	if f := fileOf(w); f != nil {
 		width, height = terminalSize(f)
 	}
 	return cmp.Or(width, 80), cmp.Or(height, 24)

@@ -96,8 +96,8 @@ func Number(p *int, least, most int, what string) Value {
 	}}
 }
 
-// MaxTime is the longest time that a flag accepts.
-const MaxTime = 366 * 24 * time.Hour
+// maxTime is the longest time that a flag accepts.
+const maxTime = 366 * 24 * time.Hour
 
 // Time returns a flag that takes a time, as a Go duration or as a number of seconds.
 func Time(p *time.Duration) Value {
@@ -126,8 +126,8 @@ func parseTime(text string) (time.Duration, error) {
 				return 0, errLong // too long even for ParseDuration
 			}
 			return 0, errTime
-		case math.Abs(n) > MaxTime.Seconds():
-			d = MaxTime + 1
+		case math.Abs(n) > maxTime.Seconds():
+			d = maxTime + 1
 		default:
 			d = time.Duration(n * float64(time.Second))
 		}
@@ -138,7 +138,7 @@ func parseTime(text string) (time.Duration, error) {
 	switch {
 	case d < 0:
 		return 0, errBefore
-	case d > MaxTime:
+	case d > maxTime:
 		return 0, errLong
 	}
 	return d, nil

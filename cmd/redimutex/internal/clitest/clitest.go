@@ -29,7 +29,7 @@ func Main(m *testing.M, all func() []*cli.Command) {
 	commands = all
 	program := redistest.Role{Variable: "REDIMUTEX_TEST_MAIN", Run: func(string) int {
 		become()
-		cli.Main(commands(), &cli.Terminal{In: os.Stdin, Out: cli.NewOutput(os.Stdout), Err: os.Stderr})
+		cli.Main(commands())
 		return 0
 	}}
 	if os.Getenv(program.Variable) == "" {
