@@ -26,11 +26,13 @@ func Switch(p *bool) Value {
 	}}
 }
 
+var errEmpty = errors.New("it is empty; leave the flag out for its default")
+
 // Text returns a flag that takes any text but the empty one: a shell variable that was never set is empty.
 func Text(p *string) Value {
 	return Value{Set: func(text string) error {
 		if text == "" {
-			return errors.New("it is empty; leave the flag out for its default")
+			return errEmpty
 		}
 		*p = text
 		return nil
@@ -60,7 +62,7 @@ func List(p *map[string]bool, words ...string) Value {
 	set := func(text string) error {
 		list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(list) == 0 {
-			return errors.New("it is empty; leave the flag out for its default")
+			return errEmpty
 		}
 		for _, word := range list {
 			if !slices.Contains(words, word) {
@@ -126,14 +128,12 @@ func parseTime(text string) (time.Duration, error) {
 				return 0, errLong // too long even for ParseDuration
 			}
 			return 0, errTime
-		case math.Abs(n) > maxTime.Seconds():
-			d = maxTime + 1
-		default:
-			d = time.Duration(n * float64(time.Second))
+		case n < 0:
+			return 0, errBefore
+		case n > maxTime.Seconds():
+			return 0, errLong
 		}
-		if n < 0 {
-			d = -1
-		}
+		d = time.Duration(n * float64(time.Second))
 	}
 	switch {
 	case d < 0:
