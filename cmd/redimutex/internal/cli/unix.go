@@ -47,23 +47,29 @@ func dieOf(s syscall.Signal) {
 // terminalSize asks the terminal. It returns zeros if the terminal does not know.
 func terminalSize(f *os.File) (width, height int) {
 	var size struct{ rows, columns, _, _ uint16 }
-	Ioctl(f.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size))
+	ioctl(f.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size))
 	return int(size.columns), int(size.rows)
 }
 
 // Foreground returns the process group that has the terminal; -1 if fd is no terminal.
 func Foreground(fd uintptr) int {
 	var group int32
-	if !Ioctl(fd, syscall.TIOCGPGRP, unsafe.Pointer(&group)) {
+	if !ioctl(fd, syscall.TIOCGPGRP, unsafe.Pointer(&group)) {
 		return -1
 	}
 	return int(group)
 }
 
+// SetForeground gives the terminal to a process group, and reports whether it could.
+func SetForeground(fd uintptr, group int) bool {
+	id := int32(group) //nolint:gosec // a process number
+	return ioctl(fd, syscall.TIOCSPGRP, unsafe.Pointer(&id))
+}
+
 // Modes returns the modes of a terminal; nil if fd is no terminal.
 func Modes(fd uintptr) *syscall.Termios {
 	var modes syscall.Termios
-	if !Ioctl(fd, getTermios, unsafe.Pointer(&modes)) {
+	if !ioctl(fd, getTermios, unsafe.Pointer(&modes)) {
 		return nil
 	}
 	return &modes
@@ -71,11 +77,11 @@ func Modes(fd uintptr) *syscall.Termios {
 
 // SetModes sets the modes of a terminal, and reports whether it could.
 func SetModes(fd uintptr, modes *syscall.Termios) bool {
-	return Ioctl(fd, setTermios, unsafe.Pointer(modes))
+	return ioctl(fd, setTermios, unsafe.Pointer(modes))
 }
 
-// Ioctl makes an ioctl request about a file, and reports whether it succeeded.
-func Ioctl(fd, request uintptr, p unsafe.Pointer) bool {
+// ioctl makes an ioctl request about a file, and reports whether it succeeded.
+func ioctl(fd, request uintptr, p unsafe.Pointer) bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(p))
 	return errno == 0
 }

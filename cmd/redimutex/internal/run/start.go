@@ -16,8 +16,22 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
+// self returns the path of this program.
+func self() (string, error) {
+	const exe = "/proc/self/exe" // the same program, even if an update has replaced the file
+	if _, err := os.Stat(exe); err == nil {
+		return exe, nil
+	}
+	return os.Executable()
+}
+
 // start starts the process that becomes the command. It returns when the command runs, or why it does not.
 func (g *group) start(cmd *exec.Cmd) error {
+	path, err := self()
+	if err != nil {
+		return err
+	}
+	cmd.Path = path
 	failure, out, err := os.Pipe()
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (w *watch) termed() bool { return w.lost || !w.warned.IsZero() }
 // release gives the terminal back at the end.
 func (w *watch) release() {
 	if w.termed() {
-		w.group.restoreModes()
+		w.group.tty.restoreModes(w.group.id)
 	}
 	w.group.release()
 }
@@ -115,18 +115,18 @@ func (w *watch) lose(err error, now time.Time) {
 // renews the lease. If this process is continued too late, the command does not run on.
 func (w *watch) follow(by syscall.Signal) {
 	g := w.group
-	if by == syscall.SIGSTOP || g.tty < 0 {
+	if by == syscall.SIGSTOP || g.tty.fd < 0 {
 		return // the command keeps its lock until it is continued
 	}
 	if by != syscall.SIGTSTP {
-		g.wants = true
+		g.tty.wants = true
 		// A command that has the terminal and stops by TTIN is a redimutex that follows its own command (cli.StopUs).
-		if g.foreground() != g.id && g.takeTerminal() {
+		if g.tty.foreground() != g.id && g.tty.lend(g.id) {
 			g.end(syscall.SIGCONT) // it wanted the terminal, which this process had
 			return
 		}
 	}
-	g.returnTerminal()
+	g.tty.takeBack(g.id)
 	cli.StopUs(w.check)
 	w.check()
 	if !w.lost {
