@@ -203,7 +203,7 @@ func (r *runner) release(ctx context.Context) (err error) {
 	defer r.client.Close()
 	switch lease := r.lease; {
 	case lease == nil:
-	case r.watch == nil:
+	case r.supervisor == nil:
 		r.abandon()
 	default:
 		if err = r.cover(ctx, lease); err == nil {
@@ -214,7 +214,7 @@ func (r *runner) release(ctx context.Context) (err error) {
 }
 
 // rest returns how long -min-hold still lasts.
-func (r *runner) rest() time.Duration { return r.minHold - time.Since(r.watch.got) }
+func (r *runner) rest() time.Duration { return r.minHold - time.Since(r.started) }
 
 // covered reports whether the lease lasts to the end of -min-hold.
 func (r *runner) covered() bool { return r.rest() <= time.Until(r.lease.Until()) }
@@ -236,7 +236,7 @@ func (r *runner) unlock() error {
 	err := r.lease.Release(context.Background())
 	var lost *redimutex.LostError
 	switch {
-	case err == nil || r.watch.ending():
+	case err == nil || r.supervisor.ending():
 	case errors.As(err, &lost) && r.minHold > 0 && (r.rest() > 0 || !r.covered()):
 		r.notes.say("%s; %s", r.lostWords(lost), r.tooEarly())
 		return err

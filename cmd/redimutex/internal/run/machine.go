@@ -55,8 +55,10 @@ type runner struct {
 	waitLock acquisition
 	lease    *redimutex.Lease // nil: none yet
 	began    time.Time
-	locked   error  // the error of the first try; nil before it
-	watch    *watch // of COMMAND; nil before it runs
+	locked   error // the error of the first try; nil before it
+
+	supervisor *supervisor // of COMMAND; nil before it runs
+	started    time.Time   // when COMMAND began
 
 	state  state
 	step   chan error         // gets the outcome of the step under way
@@ -96,8 +98,8 @@ func (r *runner) loop() {
 	for r.state != over {
 		var lost <-chan struct{}
 		var command chan syscall.WaitStatus
-		if r.watch != nil {
-			lost, command = r.watch.loss(), r.watch.group.states
+		if r.state == running {
+			lost, command = r.supervisor.loss(), r.supervisor.group.states
 		}
 		timer.Reset(r.next())
 		select {
@@ -146,8 +148,8 @@ func (r *runner) stepped(err error) {
 // finish releases what this run has.
 func (r *runner) finish(status int) {
 	r.status = status
-	if r.watch != nil {
-		r.watch.release()
+	if r.supervisor != nil {
+		r.supervisor.release()
 	}
 	r.begin(releasing, r.release)
 }
@@ -160,7 +162,7 @@ const patience = 500 * time.Millisecond
 func (r *runner) next() time.Duration {
 	switch {
 	case r.state == running:
-		return r.watch.next()
+		return r.supervisor.next()
 	case r.state == outlived:
 		return 5 * time.Millisecond
 	case r.hurry:
@@ -173,11 +175,11 @@ func (r *runner) next() time.Duration {
 func (r *runner) due() {
 	switch r.state {
 	case running:
-		r.watch.check()
+		r.supervisor.check()
 	case outlived:
-		r.watch.check()
-		spared := !r.watch.ending() && time.Since(r.since) >= r.grace // the TERM was not for a lost lock
-		if r.watch.killed || spared || !r.watch.group.alive() {
+		r.supervisor.check()
+		spared := !r.supervisor.ending() && time.Since(r.since) >= r.grace // the TERM was not for a lost lock
+		if r.supervisor.killed || spared || !r.supervisor.group.alive() {
 			r.finish(r.status)
 		}
 	case cancelled, releasing:
@@ -191,8 +193,8 @@ func (r *runner) due() {
 // skip ends this run without the rest of the clean-up.
 func (r *runner) skip() {
 	switch words := fmt.Sprintf("the lock %q is not given back, so it stays until its TTL is over", r.name); {
-	case r.watch == nil:
-	case r.covered() || r.watch.ending():
+	case r.supervisor == nil:
+	case r.covered() || r.supervisor.ending():
 		r.notes.say("%s", words)
 	default:
 		r.notes.say("%s; %s", words, r.tooEarly())
@@ -205,7 +207,7 @@ func (r *runner) skip() {
 func (r *runner) signalled(s syscall.Signal) {
 	switch r.state {
 	case running, outlived:
-		r.watch.pass(s)
+		r.supervisor.pass(s)
 	case trying, waiting:
 		if ends(s) { // other signals have no receiver yet
 			r.by = s
@@ -243,10 +245,10 @@ func (r *runner) start() {
 		r.finish(status)
 		return
 	}
-	r.watch = &watch{runner: r, group: group, got: time.Now()}
+	r.supervisor, r.started = &supervisor{runner: r, group: group}, time.Now()
 	r.enter(running)
 	for _, s := range early {
-		r.watch.pass(s)
+		r.supervisor.pass(s)
 	}
 }
 
@@ -254,21 +256,21 @@ func (r *runner) start() {
 func (r *runner) changed(status syscall.WaitStatus) {
 	switch {
 	case status.Stopped():
-		r.watch.follow(status.StopSignal())
+		r.supervisor.follow(status.StopSignal())
 		return
 	case !status.Signaled():
 		r.status = status.ExitStatus()
 	default:
 		r.status = 128 + int(status.Signal())
-		if !r.watch.termed() { // after a loss, do not die of the signal that redimutex has sent
+		if !r.supervisor.termed() { // after a loss, do not die of the signal that redimutex has sent
 			r.by = status.Signal()
-			r.typed = r.watch.group.typed(r.by)
+			r.typed = r.supervisor.group.typed(r.by)
 		}
 	}
 	// A TERM may come from a redimutex run around this one that has lost its lock. After its grace it kills this process, and
 	// only by that the rest of this group (see guard). So stay until then, or until the group has ended.
-	nested := os.Getenv(envHolds) != "" && r.watch.group.passed[syscall.SIGTERM]
-	if r.watch.termed() || nested {
+	nested := os.Getenv(envHolds) != "" && r.supervisor.group.passed[syscall.SIGTERM]
+	if r.supervisor.termed() || nested {
 		r.enter(outlived)
 		return
 	}

@@ -11,16 +11,14 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
-// A watch exists while the command runs. It passes signals on, follows the command when that is stopped, and ends the command
-// before the lock ends.
+// A supervisor exists from the start of the command on. It passes signals on, follows the command when that is stopped, and
+// ends the command before the lock ends.
 //
 // Invariant: when the validity of the lease is over, the whole group has been sent KILL, whatever the servers, the command or
 // stderr are doing.
-type watch struct {
+type supervisor struct {
 	*runner
-	group *group
-	got   time.Time // when the lease was acquired
-
+	group  *group
 	lost   bool      // the lease is over
 	warned time.Time // the group was sent TERM for this end of the validity
 	kill   time.Time // when to kill the group, once the lease is over
@@ -28,93 +26,93 @@ type watch struct {
 }
 
 // loss returns a channel that reports the end of the lease, once.
-func (w *watch) loss() <-chan struct{} {
-	if w.lost || w.state > running {
+func (s *supervisor) loss() <-chan struct{} {
+	if s.lost {
 		return nil
 	}
-	return w.lease.Done()
+	return s.lease.Done()
 }
 
 // ending reports whether the command is being ended because of the lock.
-func (w *watch) ending() bool { return w.lost || w.warned.Equal(w.lease.Until()) }
+func (s *supervisor) ending() bool { return s.lost || s.warned.Equal(s.lease.Until()) }
 
 // termed reports whether the command was sent TERM because of the lock, which may have been renewed since.
-func (w *watch) termed() bool { return w.lost || !w.warned.IsZero() }
+func (s *supervisor) termed() bool { return s.lost || !s.warned.IsZero() }
 
 // release gives the terminal back at the end.
-func (w *watch) release() {
-	if w.termed() {
-		w.group.tty.restoreModes(w.group.id)
+func (s *supervisor) release() {
+	if s.termed() {
+		s.group.tty.restoreModes(s.group.id)
 	}
-	w.group.release()
+	s.group.release()
 }
 
 // pass passes a signal on. A group that has no lock any more must not be woken up.
-func (w *watch) pass(s syscall.Signal) {
-	if w.check(); !w.lost || s != syscall.SIGCONT {
-		w.group.pass(s)
+func (s *supervisor) pass(number syscall.Signal) {
+	if s.check(); !s.lost || number != syscall.SIGCONT {
+		s.group.pass(number)
 	}
 }
 
 // next returns how long nothing has to be done.
-func (w *watch) next() time.Duration {
-	at := w.lease.Until()
+func (s *supervisor) next() time.Duration {
+	at := s.lease.Until()
 	switch {
-	case w.killed:
+	case s.killed:
 		return time.Hour
-	case w.lost:
-		at = w.kill
-	case !w.warned.Equal(at):
-		at = at.Add(-w.grace)
+	case s.lost:
+		at = s.kill
+	case !s.warned.Equal(at):
+		at = at.Add(-s.grace)
 	}
 	return max(time.Until(at), 0)
 }
 
 // check does what is due.
-func (w *watch) check() {
+func (s *supervisor) check() {
 	now := time.Now()
-	if err := w.lease.Err(); err != nil && !w.lost {
-		w.lost = true
-		w.lose(err, now)
+	if err := s.lease.Err(); err != nil && !s.lost {
+		s.lost = true
+		s.lose(err, now)
 	}
-	until := w.lease.Until()
+	until := s.lease.Until()
 	switch {
-	case w.killed:
-	case w.lost && !now.Before(w.kill), !w.lost && !now.Before(until):
-		w.killed = true
-		w.group.end(syscall.SIGKILL)
-	case !w.lost && !w.warned.Equal(until) && !now.Before(until.Add(-w.grace)):
-		w.warned = until
-		w.group.end(syscall.SIGTERM)
+	case s.killed:
+	case s.lost && !now.Before(s.kill), !s.lost && !now.Before(until):
+		s.killed = true
+		s.group.end(syscall.SIGKILL)
+	case !s.lost && !s.warned.Equal(until) && !now.Before(until.Add(-s.grace)):
+		s.warned = until
+		s.group.end(syscall.SIGTERM)
 		reason := ""
-		if err := w.lastRenewal.Load(); err != nil {
-			reason = ", " + w.servers.Failures(*err)
+		if err := s.lastRenewal.Load(); err != nil {
+			reason = ", " + s.servers.Failures(*err)
 		}
-		w.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
-			w.name, reason, until.Sub(now).Round(time.Millisecond))
+		s.notes.say("the lock %q can't be renewed%s; the command is sent TERM, and KILL in %v when the lock ends",
+			s.name, reason, until.Sub(now).Round(time.Millisecond))
 	}
 }
 
 // lose handles the end of the lease.
-func (w *watch) lose(err error, now time.Time) {
+func (s *supervisor) lose(err error, now time.Time) {
 	var lost *redimutex.LostError
 	if errors.As(err, &lost); lost.Reason == redimutex.Expired {
 		// A group that was sent TERM has had its time. A group that was not, because this process was stopped, gets none.
-		w.kill = now
-		if !w.warned.Equal(w.lease.Until()) {
-			w.notes.say("%s; the command is sent KILL", w.lostWords(lost))
+		s.kill = now
+		if !s.warned.Equal(s.lease.Until()) {
+			s.notes.say("%s; the command is sent KILL", s.lostWords(lost))
 		}
 		return
 	}
-	w.kill = now.Add(w.grace)
-	w.group.end(syscall.SIGTERM)
-	w.notes.say("%s; the command is sent TERM, and KILL in %v", w.lostWords(lost), w.grace)
+	s.kill = now.Add(s.grace)
+	s.group.end(syscall.SIGTERM)
+	s.notes.say("%s; the command is sent TERM, and KILL in %v", s.lostWords(lost), s.grace)
 }
 
 // follow handles a stop of the command. At a terminal this process stops as well, so that the shell sees it. Then nothing
 // renews the lease. If this process is continued too late, the command does not run on.
-func (w *watch) follow(by syscall.Signal) {
-	g := w.group
+func (s *supervisor) follow(by syscall.Signal) {
+	g := s.group
 	if by == syscall.SIGSTOP || g.tty.fd < 0 {
 		return // the command keeps its lock until it is continued
 	}
@@ -127,9 +125,9 @@ func (w *watch) follow(by syscall.Signal) {
 		}
 	}
 	g.tty.takeBack(g.id)
-	cli.StopUs(w.check)
-	w.check()
-	if !w.lost {
+	cli.StopUs(s.check)
+	s.check()
+	if !s.lost {
 		g.pass(syscall.SIGCONT)
 	}
 }
