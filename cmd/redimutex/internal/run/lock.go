@@ -129,6 +129,10 @@ func (r *runner) await(ctx context.Context) error {
 	}
 	for {
 		err := r.hold(r.waitLock(limited))
+		if limited.Err() != nil && errors.Is(err, context.DeadlineExceeded) &&
+			!errors.Is(err, redimutex.ErrLocked) && !errors.Is(err, redimutex.ErrUnavailable) {
+			return r.locked // the wait was over before the server could be asked again
+		}
 		if err != nil || !r.queue {
 			return err
 		}
@@ -152,14 +156,10 @@ func (r *runner) attempted(e redimutex.Event) {
 
 // acquired handles the outcome of the first try, or of the wait.
 func (r *runner) acquired(err error) {
-	held := errors.Is(err, redimutex.ErrLocked)
 	switch {
 	case err == nil:
 		r.start()
-	case r.state == waiting && !held && r.wait > 0 && time.Since(r.began) >= r.wait &&
-		errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redimutex.ErrUnavailable):
-		r.conflicts(r.locked, "gave up %q after "+r.wait.String()+", %s") // the server could not be asked again
-	case !held:
+	case !errors.Is(err, redimutex.ErrLocked):
 		r.notes.say("can't lock %q: %s", r.name, r.servers.Explain(err))
 		r.finish(cli.Unavailable)
 	case r.state == waiting:
@@ -201,12 +201,12 @@ func (r *runner) say(err error, format string) {
 // -min-hold could not be kept.
 func (r *runner) release(ctx context.Context) (err error) {
 	defer r.client.Close()
-	switch lease := r.lease; {
-	case lease == nil:
+	switch {
+	case r.lease == nil:
 	case r.supervisor == nil:
 		r.abandon()
 	default:
-		if err = r.cover(ctx, lease); err == nil {
+		if err = r.cover(ctx); err == nil {
 			err = r.unlock()
 		}
 	}
@@ -221,10 +221,10 @@ func (r *runner) covered() bool { return r.rest() <= time.Until(r.lease.Until())
 
 // cover extends the lease to the end of -min-hold, before the release: if the release gets no answer, the key expires with the
 // lease. An extension can be repeated, but a release can't.
-func (r *runner) cover(ctx context.Context, lease *redimutex.Lease) error {
-	for lease.Err() == nil && !r.covered() {
+func (r *runner) cover(ctx context.Context) error {
+	for r.lease.Err() == nil && !r.covered() {
 		rest := r.rest()
-		if err := lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !cli.Rest(ctx, pause) {
+		if err := r.lease.Extend(ctx, rest+rest/50+10*time.Millisecond); err != nil && !cli.Rest(ctx, pause) {
 			return err
 		}
 	}
