@@ -43,14 +43,13 @@ const (
 
 // A history is what was seen of one lock. Its methods get the times of the looks, so that tests need not wait.
 type history struct {
-	lock   *sight.Lock  // of the last look, even if it failed or was unsure
-	last   sight.Sight  // of the last look that did not fail
-	most   inspect.View // the holder at that look
-	fences []int64      // the highest fence seen on each server
-	seen   time.Time    // when that look was; zero before the first
-	broken bool         // a look has failed since then
-	told   bool         // and an event has said so
-	error  string       // why the last look failed, or ""
+	lock    *sight.Lock  // of the last look, even if it failed or was unsure
+	failure string       // why that look failed or was unsure; "" if it did not and was not
+	told    bool         // an event has said so
+	last    sight.Sight  // of the last look that did not fail
+	most    inspect.View // the holder at that look
+	seen    time.Time    // when that look was; zero before the first
+	fences  []int64      // the highest fence seen on each server
 
 	began time.Time     // the first look
 	since time.Time     // the first look that saw the present state
@@ -72,7 +71,7 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 	} else {
 		news = h.compare(r, at)
 		h.remember(r)
-		h.last, h.most, h.seen, h.broken, h.told, h.error = r.Sight, r.Most, at, false, false, ""
+		h.last, h.most, h.seen, h.failure, h.told = r.Sight, r.Most, at, "", false
 		h.scale = max(h.scale, h.left(at))
 	}
 	h.events = append(h.events, news...)
@@ -87,16 +86,18 @@ func (h *history) look(r *sight.Lock, at time.Time, serversGone bool) (news []ev
 // concerns this lock.
 func (h *history) fail(r *sight.Lock, at time.Time, serversGone bool) (news []event) {
 	kind, reason, text := unsure, sight.Perhaps, sight.Perhaps
-	for _, s := range r.Servers {
-		if s.Error != "" && r.Failure() != nil {
-			kind, reason, text = unreadable, s.Error, "can't be read: "+s.Error
+	if r.Failure() != nil {
+		for _, s := range r.Servers {
+			if s.Error != "" {
+				kind, reason, text = unreadable, s.Error, "can't be read: "+s.Error
+			}
 		}
 	}
-	if !serversGone && reason != h.error {
+	if !serversGone && reason != h.failure {
 		h.told = true
 		news = append(news, event{Kind: kind, at: at, text: text})
 	}
-	h.broken, h.error = true, reason
+	h.failure = reason
 	return news
 }
 
@@ -106,42 +107,44 @@ func (h *history) compare(r *sight.Lock, at time.Time) (news []event) {
 	shared := was.Shared() && is.Shared()
 	same := was.Held == is.Held && (!is.Held || h.most.Holder == r.Most.Holder && stays(h.most, r.Most))
 	moved := h.fenced(r)
+	failed := h.failure != ""
+	holder := is.Holder() + withFence(is)
 	add := func(kind, owner, from, text string) {
 		news = append(news, event{kind, owner, from, at, text})
 	}
 	switch {
-	case h.seen.IsZero(), h.told, h.broken && !same:
+	case h.seen.IsZero(), h.told, failed && !same:
 		if is.Held {
-			add(firstHeld, is.Owner, "", "held by "+is.Holder()+withFence(is))
+			add(firstHeld, is.Owner, "", "held by "+holder)
 		} else {
 			add(firstFree, "", "", "free")
 		}
 	case same && moved && !is.Held:
 		add(cameWent, "", "", fmt.Sprintf("came and went: its fence is %d now", is.Fence))
 	case shared && !same:
-		add(changed, is.Owner, was.Owner, "held by others: "+is.Holder()+withFence(is))
+		add(changed, is.Owner, was.Owner, "held by others: "+holder)
 	case shared && is.Holding != was.Holding:
-		add(changed, is.Owner, was.Owner, "held by "+is.Holder()+withFence(is))
+		add(changed, is.Owner, was.Owner, "held by "+holder)
 	case same:
 	case !was.Held:
-		add(acquired, is.Owner, "", "acquired by "+is.Holder()+withFence(is))
+		add(acquired, is.Owner, "", "acquired by "+holder)
 	case !is.Held:
 		kind, text := h.ending(at)
 		add(kind, "", was.Owner, text)
 	default:
 		if kind, text := h.ending(at); kind == expired {
 			add(kind, "", was.Owner, text)
-			add(acquired, is.Owner, "", "acquired by "+is.Holder()+withFence(is))
+			add(acquired, is.Owner, "", "acquired by "+holder)
 		} else {
-			add(handedOver, is.Owner, was.Owner, "handed over from "+was.Holder()+" to "+is.Holder()+withFence(is))
+			add(handedOver, is.Owner, was.Owner, "handed over from "+was.Holder()+" to "+holder)
 		}
 	}
-	if (!same && is.Held || same && moved) && !h.seen.IsZero() && !h.broken {
+	if (!same && is.Held || same && moved) && !h.seen.IsZero() && !failed {
 		h.handovers = append(h.handovers, at)
 	}
 	if !same || h.seen.IsZero() {
 		h.prior = h.seen
-		if h.broken {
+		if failed {
 			h.prior = time.Time{}
 		}
 		h.since, h.scale = at, 0

@@ -78,8 +78,8 @@ func (p *page) rows(now time.Time, width, height int) []row {
 // block shows one lock, without its events.
 func (h *history) block(now time.Time, width int, st cli.Style) []row {
 	key := piece{cli.Printable(h.lock.Key), cli.Strong}
-	if h.seen.IsZero() || h.broken {
-		state := h.error
+	if h.failure != "" {
+		state := h.failure
 		if state != sight.Perhaps {
 			state = "unknown: " + state
 		}

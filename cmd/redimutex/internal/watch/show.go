@@ -103,7 +103,7 @@ func (l *lines) survey(s *survey) {
 		for _, e := range news[i] {
 			fmt.Fprintf(l.w, "%s %s: %s%s%s\n", at, cli.Printable(h.lock.Key), e.text, waitingText(h.last.Waiting), where)
 		}
-		if len(news[i]) == 0 && !h.broken && h.last.Waiting != waiting[i] {
+		if len(news[i]) == 0 && h.failure == "" && h.last.Waiting != waiting[i] {
 			fmt.Fprintf(l.w, "%s %s: %d waiting\n", at, cli.Printable(h.lock.Key), h.last.Waiting)
 		}
 	}
@@ -120,7 +120,7 @@ func waitingText(n int) string {
 // line returns the look at time at, as JSON.
 func (h *history) line(at string, news []event) lookLine {
 	line := lookLine{
-		Time: at, Key: h.lock.Key, Known: !h.broken, Error: h.error, Sight: sight.Sight{Age: -1},
+		Time: at, Key: h.lock.Key, Known: h.failure == "", Error: h.failure, Sight: sight.Sight{Age: -1},
 		Agree: h.lock.Agree, Events: append([]event{}, news...), Servers: h.lock.Servers,
 	}
 	if line.Known {
