@@ -4,8 +4,8 @@ package watch
 
 import "os"
 
-func (s *screen) suspensions() <-chan os.Signal { return nil }
-func (s *screen) suspend()                      {}
+func suspensions() <-chan os.Signal { return nil }
+func stopUs()                       {}
 
 // eachKey returns nil: the terminal can't be set on this system.
 func eachKey(*os.File) (back func()) { return nil }

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,20 +12,34 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
 )
 
-// A page is the picture that a watch shows at a terminal.
+// A page is the picture that a watch shows at a terminal, and the keys that the user types there.
 type page struct {
 	*chronicle
 	screen *screen
+	keys   *keys
 	title  string
 }
 
 // frameTime is the time between two pictures. A picture need not ask the servers.
 const frameTime = 100 * time.Millisecond
 
-func newPage(w io.Writer, o *options, c *chronicle, style cli.Style) *page {
-	p := &page{chronicle: c, screen: newScreen(w, style)}
-	p.title = fmt.Sprintf("every %v on %s", o.interval, o.nodes.Names())
-	return p
+func newPage(t *cli.Terminal, o *options, c *chronicle, style cli.Style) *page {
+	title := fmt.Sprintf("every %v on %s", o.interval, o.nodes.Names())
+	return &page{chronicle: c, screen: newScreen(t.Out, style), keys: listen(t.In), title: title}
+}
+
+// suspend restores the terminal and stops this process, until the shell continues it.
+func (p *page) suspend() {
+	p.keys.release()
+	p.screen.leave()
+	stopUs()
+	p.keys.take()
+}
+
+// end restores the terminal.
+func (p *page) end() {
+	p.keys.release()
+	p.screen.end()
 }
 
 func (p *page) survey(s *survey) {

@@ -86,13 +86,13 @@ type keys struct {
 	back func()        // restores the terminal; nil: it is restored
 }
 
-// listen starts to listen for q, if stdin is the terminal.
-func listen(t *cli.Terminal) *keys {
+// listen starts to listen for q, if in is the terminal.
+func listen(in *os.File) *keys {
 	k := &keys{quit: make(chan struct{})}
-	if !cli.IsTerminal(t.In) {
+	if !cli.IsTerminal(in) {
 		return k
 	}
-	k.in = t.In
+	k.in = in
 	if k.take(); k.back == nil {
 		k.in = nil // in the background: to read would stop this process
 		return k

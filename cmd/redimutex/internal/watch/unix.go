@@ -11,17 +11,14 @@ import (
 )
 
 // suspensions returns a channel that reports that the user has typed Ctrl-Z.
-func (s *screen) suspensions() <-chan os.Signal {
+func suspensions() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTSTP)
 	return c
 }
 
-// suspend restores the terminal and stops this process, until the shell continues it.
-func (s *screen) suspend() {
-	s.leave()
-	cli.StopUs(func() {})
-}
+// stopUs stops this process, until the shell continues it.
+func stopUs() { cli.StopUs(func() {}) }
 
 // eachKey makes the terminal deliver each key at once, and show none. It returns the function that undoes this. It returns nil
 // if the terminal can't be set, or if this process is in the background and does not have it.

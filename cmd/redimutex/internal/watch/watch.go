@@ -117,17 +117,15 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 	seen := newChronicle(o.keys)
 	show := (&lines{w: t.Out, where: ", on " + o.nodes.Names(), asJSON: o.asJSON, chronicle: seen}).survey
 	var picture *page // nil: there is no terminal, so lines are printed
-	var keys *keys
 	var frames <-chan time.Time
 	var suspended <-chan os.Signal
 	var quit <-chan struct{}
 	if style := cli.StyleOf(t.Out); style.Terminal && !o.asJSON {
-		picture, keys = newPage(t.Out, o, seen, style), listen(t)
-		defer picture.screen.end()
-		defer keys.release()
+		picture = newPage(t, o, seen, style)
+		defer picture.end()
 		ticker := time.NewTicker(min(o.interval, frameTime))
 		defer ticker.Stop()
-		show, frames, suspended, quit = picture.survey, ticker.C, picture.screen.suspensions(), keys.quit
+		show, frames, suspended, quit = picture.survey, ticker.C, suspensions(), picture.keys.quit
 	}
 	var limit <-chan time.Time // counts from the first look
 	free, first := false, true
@@ -152,9 +150,7 @@ func (o *options) run(t *cli.Terminal) (int, error) {
 		case <-frames:
 			picture.frame(time.Now())
 		case <-suspended:
-			keys.release()
-			picture.screen.suspend()
-			keys.take()
+			picture.suspend()
 		case <-limit:
 			return o.verdict(free), nil
 		case <-quit:
