@@ -3,6 +3,7 @@
 package clitest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,15 +184,27 @@ func Run(t *testing.T, s *redistest.Server, args ...string) (status int, out, er
 // Sleeper begins a script: it starts a process in the background and prints its number.
 const Sleeper = `sleep 1000 & echo "[$!]"; `
 
-// Printed returns the numbers in brackets that a script has printed.
-func (p *Process) Printed() (numbers []int) {
+// Prints waits until a script has printed n numbers in brackets, and returns them.
+func (p *Process) Prints(n int) (numbers []int) {
 	p.t.Helper()
-	for _, field := range strings.FieldsFunc(p.Out(), func(r rune) bool { return r == '[' || r == ']' || r == '\n' }) {
-		if n, err := strconv.Atoi(field); err == nil {
-			numbers = append(numbers, n)
+	redistest.Wait(p.t, fmt.Sprint(n, " numbers"), func() bool {
+		numbers = nil
+		for _, field := range strings.FieldsFunc(p.Out(), func(r rune) bool { return r == '[' || r == ']' || r == '\n' }) {
+			if n, err := strconv.Atoi(field); err == nil {
+				numbers = append(numbers, n)
+			}
 		}
-	}
+		return len(numbers) >= n
+	})
 	return numbers
+}
+
+// AllGone waits until these processes have ended.
+func AllGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		redistest.Wait(t, fmt.Sprint("the end of process ", pid), func() bool { return Gone(pid) })
+	}
 }
 
 // Gone reports whether a process has ended. A zombie, for which no process has waited, counts as ended.

@@ -19,28 +19,17 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-const lingering = "echo ready; sleep 1000"
-
-// ended ends a run by TERM, and waits for its end.
-func ended(t *testing.T, p *clitest.Process) {
-	t.Helper()
-	p.Signal(15)
-	assert.Equal(t, 143, p.Status(), p.Err())
-}
-
 func TestReadersRunTogetherAndNoWriterBesideThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one := clitest.Launch(t, s, "run", "-s", "job", "--", "sh", "-c", lingering)
-	one.Says("ready")
-	two := clitest.Launch(t, s, "run", "-shared", "job", "--", "sh", "-c", lingering)
-	two.Says("ready")
+	one := begun(t, s, lingering, "-s", "job")
+	two := begun(t, s, lingering, "-shared", "job")
 	clitest.RunEnds(t, 7, s, "run", "-n", "-E", "7", "job", "--", "true")
 	writer := redimutex.NewRWMutex(s.Pool(), "job")
 	require.ErrorIs(t, writer.TryLockContext(t.Context()), redimutex.ErrLocked)
 
-	ended(t, one)
-	ended(t, two)
+	terminate(t, one)
+	terminate(t, two)
 	require.NoError(t, writer.TryLockContext(t.Context()))
 	_, stderr := clitest.RunEnds(t, 1, s, "run", "-s", "-w", "0.2", "job", "--", "true")
 	assert.Contains(t, stderr, `gave up "job" after 200ms, held by `)
@@ -61,10 +50,10 @@ func TestNoMoreCommandsRunThanThereArePermits(t *testing.T) {
 	three.Warns(`waiting for "job", held by `)
 	assert.Empty(t, three.Out())
 	clitest.RunEnds(t, 1, s, "run", "-permits", "2", "-n", "job", "--", "true")
-	ended(t, one)
+	terminate(t, one)
 	three.Says("ready")
-	ended(t, two)
-	ended(t, three)
+	terminate(t, two)
+	terminate(t, three)
 	assert.NotContains(t, s.Keys(), "job")
 
 	_, stderr := clitest.RunEnds(t, 0, s, "run", "-permits", "1", "job", "--", "sh", "-c", `echo "$REDIMUTEX_KEY ${REDIMUTEX_FENCE-none}" >&2`)
@@ -74,8 +63,7 @@ func TestNoMoreCommandsRunThanThereArePermits(t *testing.T) {
 func TestSeveralKeysAreHeldTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "b", "a", "b", "--", "sh", "-c", `echo "$REDIMUTEX_KEY:$REDIMUTEX_KEYS:$REDIMUTEX_FENCE"; `+lingering)
-	p.Says("ready")
+	p := begun(t, s, `echo "$REDIMUTEX_KEY:$REDIMUTEX_KEYS:$REDIMUTEX_FENCE"; `+lingering, "b", "a", "b")
 	assert.Regexp(t, "^a:a\nb:[1-9][0-9]+\n", p.Out())
 	_, stderr := clitest.RunEnds(t, 1, s, "run", "-n", "c", "a", "--", "true")
 	assert.Regexp(t, `"a c" is held by .*, which has "a"`, stderr)
@@ -99,8 +87,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	order := filepath.Join(t.TempDir(), "order")
-	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
-	holder.Says("ready")
+	holder := begun(t, s, lingering, "-queue", "job")
 	var line []*clitest.Process
 	for i := range 4 {
 		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
@@ -123,8 +110,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 func TestQueuedCommandKeepsItsLockForAsLongAsItRuns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
-	holder.Says("ready")
+	holder := begun(t, s, lingering, "-queue", "job")
 	next := clitest.Launch(t, s, "run", "-queue", "-ttl", "4", "job", "--", "sh", "-c", "sleep 4.5; echo done")
 	next.Warns("\n")
 	holder.Signal(15)
@@ -147,8 +133,7 @@ func waitsAgain(t *testing.T, more []string) {
 	t.Helper()
 	s := redistest.Start(t)
 	p := s.Proxy()
-	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
-	holder.Says("ready")
+	holder := begun(t, s, lingering, "-queue", "job")
 	args := append([]string{"run", "-redis", p.URL(), "-queue", "-ttl", "60"}, more...)
 	next := clitest.Launch(t, s, append(args, "job", "--", "echo", "done")...)
 	t.Cleanup(func() {
@@ -191,8 +176,7 @@ func TestASignalInTheMomentOfTheHandOverLeavesNothingBehindWhateverTheMinHold(t 
 	t.Parallel()
 	s := redistest.Start(t)
 	p := s.Proxy()
-	holder := clitest.Launch(t, s, "run", "-queue", "job", "--", "sh", "-c", "echo ready; sleep 1000")
-	holder.Says("ready")
+	holder := begun(t, s, lingering, "-queue", "job")
 	next := clitest.Launch(t, s, "run", "-redis", p.URL(), "-queue", "-ttl", "60", "-min-hold", "1000", "job", "--", "echo", "done")
 	extension := catchExtension(p, queued(t, s))
 	holder.Signal(15)

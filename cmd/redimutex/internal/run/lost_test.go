@@ -17,24 +17,15 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// deaf is a script that does not end by TERM, and starts a process that does not either.
-const deaf = `trap 'echo "TERM $(date +%s%N)"' TERM
-sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' &
-echo "[$$]"
-` + endless
-
 func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "2", "job", "--", "sh", "-c", deaf)
-	p.Says("ready")
-	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	p := begun(t, s, deaf, "-ttl", "6", "-grace", "2", "job")
+	pids := p.Prints(2)
 	s.Do("DEL", "job")
 	assert.Equal(t, 137, p.Status())
 	assert.Contains(t, p.Out(), "TERM ")
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, pids)
 	assert.Equal(t, "redimutex: the lock \"job\" was lost: its key was deleted, or the server lost its data; "+
 		"the command is sent TERM, and KILL in 2s\n", p.Notes())
 	assert.NotContains(t, s.Keys(), "job")
@@ -47,27 +38,17 @@ func TestALossOfOneOfManyKeysNamesIt(t *testing.T) {
 	for i := range 100 {
 		keys = append(keys, fmt.Sprintf("the key of an account with a long name, number %d", i))
 	}
-	p := clitest.Launch(t, s, append(append([]string{"run", "-ttl", "4"}, keys...), "--", "sh", "-c", endless)...)
-	p.Says("ready")
+	p := begun(t, s, endless, append(keys, "-ttl", "4")...)
 	s.Do("DEL", "lost")
 	p.Status()
 	assert.Contains(t, p.Notes(), `was lost: its key "lost" was deleted`)
 	assert.Less(t, len(p.Notes()), 1000)
 }
 
-func TestALossByTwoNamesOfOneServerSaysWhatMayBeWrong(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	p := clitest.Launch(t, nil, "run", "-redis", s.URL(), "-redis", strings.Replace(s.URL(), "127.0.0.1", "localhost", 1), "job", "--", "true")
-	assert.Equal(t, 0, p.Status())
-	assert.Contains(t, p.Notes(), "its key was deleted, or the server lost its data (or do two of the URLs lead to one server? redimutex doctor says so)")
-}
-
 func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "4", "-grace", "2", "job", "--", "sh", "-c", `trap "echo tidied up; exit 5" TERM; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "echo tidied up; exit 5" TERM; `+endless, "-ttl", "4", "-grace", "2", "job")
 	s.Do("SET", "job", "another holder", "PX", 60000)
 	assert.Equal(t, 5, p.Status())
 	assert.Contains(t, p.Out(), "tidied up")
@@ -79,32 +60,25 @@ func TestCommandThatEndsByTermIsNotKilled(t *testing.T) {
 func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "4", "job", "--", "sh", "-c",
-		`sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`)
-	p.Says("ready")
+	p := begun(t, s, `sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`, "-ttl", "4", "job")
 	s.Do("DEL", "job")
 	assert.Equal(t, 143, p.Status(), "the command itself ends by TERM")
-	pids := p.Printed()
-	require.Len(t, pids, 1)
-	redistest.Wait(t, "the end of the process that ignores TERM", func() bool { return clitest.Gone(pids[0]) })
+	clitest.AllGone(t, p.Prints(1))
 }
 
 func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const ttl = 3 * time.Second
-	p := clitest.Launch(t, s, "run", "-ttl", ttl.String(), "-grace", "1.2", "job", "--", "sh", "-c", deaf)
-	p.Says("ready")
-	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	p := begun(t, s, deaf, "-ttl", ttl.String(), "-grace", "1.2", "job")
+	pids := p.Prints(2)
 	s.Pause()
 	lateness, paused := redistest.MeasureLateness(), time.Now()
 	assert.Equal(t, 137, p.Status())
 	died := time.Now()
 	late := lateness.Stop()
 	s.Resume()
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the group, to which KILL was sent before redimutex ended", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, pids) // KILL was sent to the group before redimutex ended
 	// The last renewal was sent before the pause, so the validity ended by then. The machine decides how late this test
 	// notices the end.
 	assert.Less(t, died.Sub(paused), ttl+2*time.Second)
@@ -121,8 +95,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "1", "job", "--", "sh", "-c", `trap "exit 42" USR1; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "exit 42" USR1; `+endless, "-ttl", "6", "-grace", "1", "job")
 	s.Pause()
 	resume := time.Now().Add(2500 * time.Millisecond)
 	redistest.Wait(t, "a renewal to fail", func() bool { return time.Now().After(resume) })
@@ -140,8 +113,7 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c", `trap "" TERM; trap "exit 42" USR1; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "" TERM; trap "exit 42" USR1; `+endless, "-ttl", "12", "-grace", "6", "job")
 	s.Pause()
 	p.Warns("is sent TERM")
 	s.Resume()
@@ -165,9 +137,7 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "12", "-grace", "6", "job", "--", "sh", "-c",
-		`trap "" TERM; trap "trap - TERM; kill -TERM $$" USR1; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "" TERM; trap "trap - TERM; kill -TERM $$" USR1; `+endless, "-ttl", "12", "-grace", "6", "job")
 	s.Pause()
 	p.Warns("is sent TERM")
 	s.Resume()
@@ -184,17 +154,14 @@ func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
 func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "3", "job", "--", "sh", "-c", deaf)
-	p.Says("ready")
-	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 2 })
+	p := begun(t, s, deaf, "-ttl", "3", "job")
+	pids := p.Prints(2)
 	p.Signal(syscall.SIGSTOP)
 	redistest.Wait(t, "the end of the TTL", func() bool { return s.Get("job") == "" })
 	p.Signal(syscall.SIGCONT)
 	assert.Equal(t, 137, p.Status())
 	assert.Contains(t, p.Notes(), `the lock "job" was lost: it expired`)
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, pids)
 }
 
 // The kill must come in time even if no process reads stderr.

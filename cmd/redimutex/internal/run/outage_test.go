@@ -167,8 +167,7 @@ func TestHungServerDoesNotStretchTheWaitWhateverTheTTL(t *testing.T) {
 func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "1h", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "exit 0" USR1; `+endless, "-ttl", "1h", "job")
 	s.Pause()
 	defer s.Resume()
 	p.Signal(syscall.SIGUSR1)
@@ -181,8 +180,7 @@ func TestHungServerHoldsNoEndUpForMinutesWhateverTheTTL(t *testing.T) {
 func TestMinHoldIsKeptThoughTheServerHangsWhenTheCommandEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-min-hold", "60", "-ttl", "10", "job", "--", "sh", "-c", `trap "exit 0" USR1; `+endless)
-	p.Says("ready")
+	p := begun(t, s, `trap "exit 0" USR1; `+endless, "-min-hold", "60", "-ttl", "10", "job")
 	s.Pause()
 	p.Signal(syscall.SIGUSR1)
 	stalled := time.Now().Add(2 * time.Second)
@@ -202,7 +200,7 @@ func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	}
 	isSignalled := func(s *redistest.Server, p *clitest.Process) {
 		hangs(s, p)
-		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(p.Printed()[0]) })
+		clitest.AllGone(t, p.Prints(1))
 		redistest.Wait(t, "the end by a signal", func() bool {
 			p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 			return p.Ended()
@@ -226,9 +224,7 @@ func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			p := clitest.Launch(t, s, "run", "-min-hold", c.minHold, "-ttl", c.ttl, "job", "--", "sh", "-c",
-				`echo "[$$]"; trap "exit 0" USR1; `+endless)
-			p.Says("ready")
+			p := begun(t, s, `echo "[$$]"; trap "exit 0" USR1; `+endless, "-min-hold", c.minHold, "-ttl", c.ttl, "job")
 			c.then(s, p)
 			defer s.Resume()
 			assert.Equal(t, cli.Unavailable, p.Status())

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,8 +146,7 @@ func TestFlagsMayStandBeforeAndAfterTheKey(t *testing.T) {
 func TestWaitSaysInOneLineForWhom(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	holder := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", "echo ready; sleep 1000")
-	holder.Says("ready")
+	holder := begun(t, s, lingering, "job")
 	waiter := clitest.Launch(t, s, "run", "job", "--", "echo", "ran")
 	waiter.Warns("\n")
 	host, err := os.Hostname()
@@ -240,68 +239,10 @@ func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"exit 3")
 	assert.Equal(t, 3, p.Status())
-	left := p.Printed()
-	require.Len(t, left, 1)
-	assert.False(t, clitest.Gone(left[0]))
-	kill(t, left[0])
+	left := p.Prints(1)[0]
+	assert.False(t, clitest.Gone(left))
+	require.NoError(t, syscall.Kill(left, syscall.SIGKILL))
 	assert.NotContains(t, s.Keys(), "job")
-}
-
-// Machines whose cron starts the job at the same moment may split the votes. If each then left the job to the others, none
-// would run it.
-func TestATryThatHasSplitTheVotesIsRepeated(t *testing.T) {
-	t.Parallel()
-	all, flags := clitest.Three(t)
-	for i, rival := range []string{"A", "B"} {
-		s := all[i]
-		var scripts atomic.Int32
-		s.Do("SET", "job", rival, "PX", 60_000)
-		front := redistest.NewFront(t, s)
-		flags[2*i+1] = "redis://" + front.Addr()
-		front.On(func(command []string) redistest.Fate { // the rival gives up after the first try
-			if strings.HasPrefix(command[0], "EVAL") && scripts.Add(1) == 3 { // a new server does not know the hash of the first
-				s.Do("DEL", "job")
-			}
-			return redistest.Fate{}
-		})
-	}
-	out, _ := clitest.RunEnds(t, 0, nil, append(append([]string{"run", "-n", "-E", "0"}, flags...), "job", "--", "echo", "ran")...)
-	assert.Equal(t, "ran\n", out)
-
-	for _, s := range all { // but a lock that is held is held
-		s.Do("SET", "job", "A", "PX", 60_000)
-	}
-	clitest.RunEnds(t, 1, nil, append(append([]string{"run", "-n"}, flags...), "job", "--", "echo", "ran")...)
-}
-
-func TestSeveralServersAreARedlock(t *testing.T) {
-	t.Parallel()
-	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
-	var flags []string
-	for _, s := range servers {
-		flags = append(flags, "-redis", s.URL())
-	}
-	held := clitest.Launch(t, nil, append(append([]string{"run"}, flags...), "job", "--", "sh", "-c", "echo ready; sleep 1000")...)
-	held.Says("ready")
-	conflict := append(append([]string{"run", "-n", "-E", "9"}, flags...), "job", "--", "true")
-	clitest.RunEnds(t, 9, nil, conflict...)
-	out, _ := clitest.RunEnds(t, 0, nil, append(append([]string{"show"}, flags...), "job")...)
-	assert.Equal(t, 4, strings.Count(out, "\n"), out)
-
-	servers[0].Kill()
-	clitest.RunEnds(t, 9, nil, conflict...)
-	held.Signal(15)
-	assert.Equal(t, 143, held.Status())
-	out, _ = clitest.RunEnds(t, 1, nil, append(append([]string{"show"}, flags...), "job")...)
-	assert.Contains(t, out, servers[0].Addr()+"/0: connect: connection refused")
-
-	servers[1].Kill()
-	for _, args := range [][]string{conflict, append(append([]string{"show"}, flags...), "job")} {
-		_, stderr := clitest.RunEnds(t, cli.Unavailable, nil, args...)
-		assert.Contains(t, stderr, servers[0].Addr())
-		assert.Contains(t, stderr, servers[1].Addr())
-		assert.Equal(t, 1, strings.Count(stderr, "\n"))
-	}
 }
 
 // This is how flock(1) and env(1) find it.

@@ -17,7 +17,6 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Other users can see the arguments of a process. Only its own user and root can see its environment. The command gets no
@@ -50,7 +49,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 			waiter.Cmd.Env = append(waiter.Cmd.Env, c.env)
 			waiter.Start()
 			assert.Equal(t, 1, waiter.Status(), waiter.Err())
-			child := p.Printed()[0]
+			child := p.Prints(1)[0]
 			assert.NotEqual(t, p.Cmd.Process.Pid, child)
 			for _, of := range []string{"cmdline", "comm", "environ"} {
 				assert.NotContains(t, proc(t, child, of), password, "%s of the command", of)
@@ -59,8 +58,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 				}
 			}
 			assert.NotContains(t, s.Get("job"), password)
-			p.Signal(15)
-			assert.Equal(t, 143, p.Status())
+			terminate(t, p)
 			assert.Contains(t, p.Out(), c.want)
 			for _, text := range []string{p.Out(), p.Err(), waiter.Out(), waiter.Err()} {
 				assert.NotContains(t, text, password)
@@ -172,45 +170,6 @@ func TestProcessThatOutlivedItsCommandWaitsForTheMinHold(t *testing.T) {
 	p.Warns("waiting for \"outer\"")
 	p.Says("ran\n")
 	assert.NotContains(t, p.Err(), "which runs this command")
-}
-
-// A server's counter may be higher than the fence of the holder.
-func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
-	t.Parallel()
-	self := clitest.Self(t)
-	var urls []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all, urls = append(all, s), append(urls, s.URL())
-	}
-	gate := filepath.Join(t.TempDir(), "gate")
-	p := clitest.Prepare(t, nil, "run", "outer", "--", "sh", "-c",
-		fmt.Sprintf(`echo "[$REDIMUTEX_FENCE]"; until test -e %s; do sleep 0.02; done; %q run outer -- echo ran`, gate, self))
-	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_URL="+strings.Join(urls, ","))
-	p.Start()
-	p.Says("]")
-	fence := fmt.Sprintf("fence %d", p.Printed()[0])
-	var sure, other []*redistest.Server // of the three two or all have the fence as their counter
-	for _, s := range all {
-		if "fence "+s.Get(server.FenceKey("outer")) == fence {
-			sure = append(sure, s)
-		} else {
-			other = append(other, s)
-		}
-	}
-	all = append(sure, other...)
-	all[2].Do("INCRBY", server.FenceKey("outer"), 5_000_000)
-	args := []string{"show", "outer", "-redis", urls[0], "-redis", urls[1], "-redis", urls[2]}
-	_, out, _ := clitest.Call(args...)
-	assert.Equal(t, 3, strings.Count(out, fence), "of the lock and two servers: %s", out)
-	assert.Equal(t, 3, strings.Count(out, "fence"), out)
-	all[1].Do("INCRBY", server.FenceKey("outer"), 3_000_000)
-	_, out, _ = clitest.Call(args...)
-	assert.NotContains(t, out, "fence", "which of them it is can't be told any more")
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
-	assert.Equal(t, 1, p.Status())
-	assert.Contains(t, p.Err(), "which runs this command")
 }
 
 func TestEnvironmentOfTheCommand(t *testing.T) {

@@ -17,14 +17,6 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-func kill(t *testing.T, pid int) {
-	t.Helper()
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-}
-
-// endless ends a script: it runs until a signal or its trap ends it.
-const endless = `echo ready; while :; do sleep 0.02; done`
-
 func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 	s := redistest.Start(t)
 	for name, number := range map[string]syscall.Signal{
@@ -33,8 +25,7 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := clitest.Launch(t, s, "run", name, "--", "sh", "-c", `trap "echo caught; exit 42" `+name+"; "+endless)
-			p.Says("ready")
+			p := begun(t, s, `trap "echo caught; exit 42" `+name+"; "+endless, name)
 			p.Signal(number)
 			assert.Equal(t, 42, p.Status())
 			assert.Equal(t, "ready\ncaught\n", p.Out())
@@ -47,15 +38,12 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 func TestSignalsReachTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"echo ready; wait")
-	p.Says("ready")
+	p := begun(t, s, clitest.Sleeper+"echo ready; wait", "job")
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status())
 	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), "we die of the signal of which the command has died")
 	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the process in the background", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, p.Prints(1))
 }
 
 func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
@@ -147,12 +135,10 @@ func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", `sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & echo "[$$]"; `+endless)
-	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
+	pids := p.Prints(2)
 	p.Signal(syscall.SIGKILL)
 	p.Status()
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the group", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, pids)
 	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
 }
 
@@ -164,7 +150,7 @@ func TestTheCommandDiesWithUsFromItsFirstMomentOn(t *testing.T) {
 	for range 20 {
 		p := clitest.Launch(t, s, "run", "-permits", "100", "job", "--", "sh", "-c", `echo "[$$]"; kill -KILL $PPID; exec sleep 1000`)
 		p.Status()
-		redistest.Wait(t, "the end of the command", func() bool { return clitest.Gone(p.Printed()[0]) })
+		clitest.AllGone(t, p.Prints(1))
 	}
 }
 
@@ -175,33 +161,29 @@ func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	self := clitest.Self(t)
 	const script = `trap "" TERM; sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & echo "[$$]"; ` + endless
 	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "middle", "--", self, "run", "inner", "--", "sh", "-c", script)
-	redistest.Wait(t, "both processes", func() bool { return len(p.Printed()) == 2 })
+	pids := p.Prints(2)
 	s.Do("DEL", "outer")
 	assert.Equal(t, 137, p.Status(), p.Err())
-	for _, pid := range p.Printed() {
-		redistest.Wait(t, "the end of the innermost group", func() bool { return clitest.Gone(pid) })
-	}
+	clitest.AllGone(t, pids)
 }
 
 // COMMAND ends by TERM. Its process in the background does not, and only the inner run knows of that process.
 func TestWhatANestedCommandLeavesBehindEndsWithTheOuterLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	self := clitest.Self(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", self, "run", "inner", "--", "sh", "-c",
+	p := clitest.Launch(t, s, "run", "-ttl", "6", "-grace", "0.5", "outer", "--", clitest.Self(t), "run", "inner", "--", "sh", "-c",
 		`sh -c 'trap "" TERM; echo "[$$]"; sleep 1000' & wait`)
-	redistest.Wait(t, "the process in the background", func() bool { return len(p.Printed()) == 1 })
+	pids := p.Prints(1)
 	s.Do("DEL", "outer")
 	assert.Equal(t, 137, p.Status(), p.Err())
-	redistest.Wait(t, "its end", func() bool { return clitest.Gone(p.Printed()[0]) })
+	clitest.AllGone(t, pids)
 }
 
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "-ttl", "4", "job", "--", "sh", "-c", `echo "[$$]"; trap "exit 42" USR1; `+endless)
-	p.Says("ready")
-	pid := p.Printed()[0]
+	p := begun(t, s, `echo "[$$]"; trap "exit 42" USR1; `+endless, "-ttl", "4", "job")
+	pid := p.Prints(1)[0]
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	token := s.Get("job")
 	renewed := time.Now().Add(5 * time.Second)

@@ -181,10 +181,9 @@ func TestOrphansAreReaped(t *testing.T) {
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_TEST_REAPER=1")
 	p.Start()
 	p.Says("ready")
-	orphan := p.Printed()[0]
+	orphan := p.Prints(1)[0]
 	redistest.Wait(t, "no zombie of the orphan", func() bool { return syscall.Kill(orphan, 0) == syscall.ESRCH })
-	p.Signal(syscall.SIGTERM)
-	assert.Equal(t, 143, p.Status())
+	terminate(t, p)
 }
 
 // A dead process that only has to be reaped is no reason to wait until the grace is over.
