@@ -28,10 +28,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
 	defer client.Close()
 	go client.RWMutex("lock:job").Acquire(t.Context()) //nolint:errcheck // it waits until the end of the test
-	redistest.Wait(t, "a waiter is there", func() bool {
-		n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{lock:job}", 0, 3e15), nil)
-		return n == 1
-	})
+	clitest.Queued(t, s, "lock:job", 1)
 	url := "redis://looks:hunter2@" + s.Addr()
 	page := clitest.Rules(t, "reader", "looks")
 	watch, show, list := page["redimutex watch"], page["redimutex show:"], page["redimutex list:"]

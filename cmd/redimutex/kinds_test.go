@@ -3,12 +3,10 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,8 +24,7 @@ func shown(t *testing.T, s *redistest.Server, key string) (words string, lock si
 	_, words, stderr := clitest.Run(t, s, "show", key)
 	assert.Empty(t, stderr)
 	_, out, _ := clitest.Run(t, s, "show", "-json", key)
-	require.NoError(t, json.Unmarshal([]byte(out), &lock), out)
-	return words, lock
+	return words, clitest.FromJSON[sight.Lock](t, out)
 }
 
 func TestVerbsKnowASemaphore(t *testing.T) {
@@ -125,10 +122,7 @@ func TestBrokenLockOfAWriterGoesToTheReadersThatWait(t *testing.T) {
 	defer other.Close()
 	read := make(chan error, 1)
 	go func() { read <- other.RWMutex("job", redimutex.WithOwner("web-2")).RLockContext(t.Context(), 0) }()
-	redistest.Wait(t, "the reader is in the queue", func() bool {
-		n, _ := redis.Int(s.Do("ZCOUNT", server.QueueKey("job"), 0, 3e15), nil)
-		return n == 1
-	})
+	clitest.Queued(t, s, "job", 1)
 	words, lock := shown(t, s, "job")
 	assert.Regexp(t, `(?m)^  1\. web-2 \(reader\), for`, words)
 	assert.Equal(t, server.Writer.Name, lock.Kind)

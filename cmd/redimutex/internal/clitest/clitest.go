@@ -3,6 +3,8 @@ package clitest
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -107,6 +109,28 @@ func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead b
 	}
 	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" "+wants+" 60000 "+uuid.NewString()+server.OwnerMark+owner)
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
+}
+
+// Queued waits until n waiters are in the queue of a lock.
+func Queued(t *testing.T, s *redistest.Server, key string, n int) {
+	t.Helper()
+	redistest.Wait(t, fmt.Sprint(n, " in the queue"), func() bool {
+		return s.Do("ZCOUNT", server.QueueKey(key), 0, 3e15) == int64(n)
+	})
+}
+
+// FromJSON reads the JSON that a verb has printed.
+func FromJSON[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return v
+}
+
+// Pass lets time pass in which nothing can be seen from outside.
+func Pass(t *testing.T, what string, d time.Duration) {
+	t.Helper()
+	end := time.Now().Add(d)
+	redistest.Wait(t, what, func() bool { return time.Now().After(end) })
 }
 
 // Three starts three servers, and returns the flags that name them.

@@ -3,7 +3,6 @@
 package locks
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -52,8 +51,7 @@ func TestBrokenLockGoesToWhoWaitsFirst(t *testing.T) {
 	clitest.Enqueue(t, s, "job", "m next", "web-4", false)
 	out, stderr := clitest.Ends(t, cli.OK, "break", "-yes", "-json", "-redis", s.URL(), "job")
 	assert.Empty(t, stderr)
-	var b breach
-	require.NoError(t, json.Unmarshal([]byte(out), &b), out)
+	b := clitest.FromJSON[breach](t, out)
 	assert.Equal(t, wasBroken, b.Result)
 	assert.Equal(t, "web-1", b.Before.Owner)
 	assert.Equal(t, 3, b.Before.Waiting)

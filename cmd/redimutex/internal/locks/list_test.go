@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,9 +39,7 @@ func keysOf(lines []string) (keys []string) {
 func inventoryOf(t *testing.T, args ...string) *inventory {
 	t.Helper()
 	out, _ := clitest.Ends(t, cli.OK, append([]string{"list", "-json"}, args...)...)
-	r := new(inventory)
-	require.NoError(t, json.Unmarshal([]byte(out), r), out)
-	return r
+	return clitest.FromJSON[*inventory](t, out)
 }
 
 func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {

@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +33,7 @@ func TestShowTellsWhoHoldsTheLockAndNeverTheToken(t *testing.T) {
 
 	out, _ = clitest.Ends(t, cli.OK, "show", "-json", "-redis", s.URL(), "job")
 	assert.NotContains(t, out, uuid)
-	var v sight.Lock
-	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	v := clitest.FromJSON[sight.Lock](t, out)
 	assert.True(t, v.Held)
 	assert.Equal(t, "web-1 pid 7: backup", v.Owner)
 	assert.Equal(t, m.Lease().Fence(), v.Fence)
@@ -76,8 +74,7 @@ func TestShowTellsSinceWhenAndWhoWaits(t *testing.T) {
 $`, out)
 
 	_, out, _ = clitest.Call("show", "-json", "-redis", s.URL(), "job")
-	var v sight.Lock
-	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	v := clitest.FromJSON[sight.Lock](t, out)
 	assert.GreaterOrEqual(t, v.Age, int64(0))
 	assert.Equal(t, 1, v.Agree)
 	assert.Equal(t, 2, v.Waiting)
@@ -105,8 +102,7 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 
 	b.Do("SET", "job", token, "PX", 60000)
 	out, _ = clitest.Ends(t, cli.OK, append([]string{"show", "-json", "job"}, flags...)...)
-	var v sight.Lock
-	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	v := clitest.FromJSON[sight.Lock](t, out)
 	assert.True(t, v.Held)
 	assert.Equal(t, 2, v.Agree)
 	assert.NotEmpty(t, v.Servers[2].Error)

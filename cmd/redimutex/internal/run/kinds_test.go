@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -91,11 +90,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 	var line []*clitest.Process
 	for i := range 4 {
 		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
-		redistest.Wait(t, "the waiter is in the queue", func() bool {
-			n, err := redis.Int(s.Do("ZCOUNT", server.QueueKey("job"), 0, 3e15), nil)
-			require.NoError(t, err)
-			return n == i+1
-		})
+		clitest.Queued(t, s, "job", i+1)
 	}
 	holder.Signal(15)
 	for _, p := range line {

@@ -97,12 +97,10 @@ func TestCommandGoesOnWhenRenewalsFailOnlyForAWhile(t *testing.T) {
 	s := redistest.Start(t)
 	p := begun(t, s, `trap "exit 42" USR1; `+endless, "-ttl", "6", "-grace", "1", "job")
 	s.Pause()
-	resume := time.Now().Add(2500 * time.Millisecond)
-	redistest.Wait(t, "a renewal to fail", func() bool { return time.Now().After(resume) })
+	clitest.Pass(t, "a renewal to fail", 2500*time.Millisecond)
 	s.Resume()
 	token := s.Get("job")
-	later := time.Now().Add(5 * time.Second)
-	redistest.Wait(t, "the end of the first TTL", func() bool { return time.Now().After(later) })
+	clitest.Pass(t, "the end of the first TTL", 5*time.Second)
 	assert.Equal(t, token, s.Get("job"))
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 42, p.Status())
@@ -117,16 +115,12 @@ func TestALossAfterAWarningThatHasPassedIsTold(t *testing.T) {
 	s.Pause()
 	p.Warns("is sent TERM")
 	s.Resume()
-	renewed := func() bool {
-		left, _ := s.Do("PTTL", "job").(int64)
-		return left > 11500
-	}
+	renewed := func() bool { return s.PTTL("job") > 11500*time.Millisecond }
 	redistest.Wait(t, "a renewal", renewed)
 	redistest.Wait(t, "some time after it", func() bool { return !renewed() })
 	redistest.Wait(t, "another one: redimutex knows of the first", renewed)
 	redistest.Wait(t, "and the next moment without a look", func() bool {
-		left, _ := s.Do("PTTL", "job").(int64)
-		return left > 11000 && s.Do("DEL", "job") == int64(1)
+		return s.PTTL("job") > 11*time.Second && s.Do("DEL", "job") == int64(1)
 	})
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 42, p.Status(), p.Err())
@@ -141,10 +135,7 @@ func TestACommandThatDiesOfOurWarningDoesNotTakeUsAlong(t *testing.T) {
 	s.Pause()
 	p.Warns("is sent TERM")
 	s.Resume()
-	redistest.Wait(t, "a renewal", func() bool {
-		left, _ := s.Do("PTTL", "job").(int64)
-		return left > 11500
-	})
+	redistest.Wait(t, "a renewal", func() bool { return s.PTTL("job") > 11500*time.Millisecond })
 	p.Signal(syscall.SIGUSR1)
 	assert.Equal(t, 143, p.Status(), p.Err())
 	assert.Zero(t, p.DiedOf())

@@ -197,9 +197,7 @@ func TestMinHoldKeepsTheLockAfterTheCommand(t *testing.T) {
 	s := redistest.Start(t)
 	clitest.RunEnds(t, 1, s, "run", "-min-hold", "60", "job", "another", "--", "false")
 	for _, key := range []string{"job", "another"} {
-		ms, err := redis.Int64(s.Do("PTTL", key), nil)
-		require.NoError(t, err)
-		left := time.Duration(ms) * time.Millisecond
+		left := s.PTTL(key)
 		assert.Greater(t, left, 15*time.Second, "the TTL alone would be 10 s")
 		assert.LessOrEqual(t, left, time.Minute)
 		out, _ := clitest.RunEnds(t, 9, s, "run", "-n", "-E", "9", key, "--", "echo", "ran")

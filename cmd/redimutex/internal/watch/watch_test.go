@@ -3,14 +3,12 @@
 package watch
 
 import (
-	"encoding/json"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -67,8 +65,7 @@ func TestWatchTellsScriptsEachLook(t *testing.T) {
 	assert.Equal(t, 143, p.Status())
 	assert.NotContains(t, p.Out(), uuid)
 	for i, line := range strings.Split(strings.TrimSuffix(p.Out(), "\n"), "\n") {
-		var l lookLine
-		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		l := clitest.FromJSON[lookLine](t, line)
 		assert.Equal(t, []string{"job", "other"}[i%2], l.Key)
 		assert.True(t, l.Known)
 		assert.NotNil(t, l.Events)
@@ -115,15 +112,14 @@ func TestWatchSaysAtOnceThatNoServerCanBeReached(t *testing.T) {
 func TestWatchSurvivesAnOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := hold(t, s, "job", "web-1")
+	hold(t, s, "job", "web-1")
 	p := clitest.Launch(t, s, "watch", "-interval", "0.05", "job")
 	p.Says("job: held by web-1")
 	s.Kill()
 	p.Says(s.Addr() + "/0: ")
 	s.Restart()
 	p.Says(s.Addr() + "/0: answers again, after ")
-	_ = m.Lease() // a server that has lost its memory knows nothing of it
-	p.Says("job: free")
+	p.Says("job: free") // the server has lost its memory
 	assert.NotContains(t, p.Out(), "released")
 	hold(t, s, "job", "web-2")
 	p.Says("acquired by web-2")
@@ -132,13 +128,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 
 func TestWatchIsNotHeldUpByAServerThatHangs(t *testing.T) {
 	t.Parallel()
-	var flags []string
-	var all []*redistest.Server
-	for range 3 {
-		s := redistest.Start(t)
-		all = append(all, s)
-		flags = append(flags, "-redis", s.URL())
-	}
+	all, flags := clitest.Three(t)
 	p := clitest.Launch(t, nil, append([]string{"watch", "-interval", "0.05", "job"}, flags...)...)
 	p.Says("job: free")
 	all[0].Pause()
