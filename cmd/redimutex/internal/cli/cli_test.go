@@ -20,7 +20,7 @@ func TestTimesAreSecondsOrHaveUnitsAndEndAtAYear(t *testing.T) {
 	}
 	for text, want := range map[string]error{
 		"8784h1s": errLong, "1000000h": errLong, "2562047h": errLong, "9999999999h": errLong, "1e30": errLong, "1e400": errLong, "31622401": errLong,
-		"-1": errBefore, "-1s": errBefore, "-1e400": errBefore, "soon": errTime, "": errTime, "NaN": errTime, "5 s": errTime,
+		"-1": errBefore, "-1s": errBefore, "-1e400": errBefore, "soon": errTime, "5m30": errTime, "": errTime, "NaN": errTime, "5 s": errTime,
 	} {
 		var d time.Duration
 		assert.Equal(t, want, Time(&d).Set(text), text)

@@ -87,8 +87,15 @@ func (p *Process) Start() {
 }
 
 // Out and Err return what the process has printed so far.
-func (p *Process) Out() string { return p.Read(p.Cmd.Stdout) }
-func (p *Process) Err() string { return p.Read(p.Cmd.Stderr) }
+func (p *Process) Out() string { return p.read(p.Cmd.Stdout) }
+func (p *Process) Err() string { return p.read(p.Cmd.Stderr) }
+
+func (p *Process) read(file any) string {
+	p.t.Helper()
+	content, err := os.ReadFile(file.(*os.File).Name())
+	require.NoError(p.t, err)
+	return string(content)
+}
 
 // Notes returns the lines of redimutex itself on stderr. Shells print lines of their own when they are signalled.
 func (p *Process) Notes() string {
@@ -99,14 +106,6 @@ func (p *Process) Notes() string {
 		}
 	}
 	return notes.String()
-}
-
-// Read returns the content of a file that the process writes.
-func (p *Process) Read(file any) string {
-	p.t.Helper()
-	content, err := os.ReadFile(file.(*os.File).Name())
-	require.NoError(p.t, err)
-	return string(content)
 }
 
 // DiedOf returns the signal that killed the process, or 0.
@@ -181,9 +180,6 @@ func Run(t *testing.T, s *redistest.Server, args ...string) (status int, out, er
 	return status, p.Out(), p.Err()
 }
 
-// Sleeper begins a script: it starts a process in the background and prints its number.
-const Sleeper = `sleep 1000 & echo "[$!]"; `
-
 // Prints waits until a script has printed n numbers in brackets, and returns them.
 func (p *Process) Prints(n int) (numbers []int) {
 	p.t.Helper()
@@ -197,32 +193,6 @@ func (p *Process) Prints(n int) (numbers []int) {
 		return len(numbers) >= n
 	})
 	return numbers
-}
-
-// AllGone waits until these processes have ended.
-func AllGone(t *testing.T, pids []int) {
-	t.Helper()
-	for _, pid := range pids {
-		redistest.Wait(t, fmt.Sprint("the end of process ", pid), func() bool { return Gone(pid) })
-	}
-}
-
-// Gone reports whether a process has ended. A zombie, for which no process has waited, counts as ended.
-func Gone(pid int) bool {
-	if syscall.Kill(pid, 0) == syscall.ESRCH {
-		return true
-	}
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return os.IsNotExist(err) && Exists("/proc/self")
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(state, "Z")
-}
-
-func Exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // FullPipe returns the writing end of a full pipe.

@@ -32,14 +32,16 @@ const (
 )
 
 // SitDown starts a line of bash, with job control, in a new terminal. In the line, RUN stands for redimutex run with the
-// flags.
+// flags. SitDown waits until the line has printed ready.
 func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "line")
 	line = strings.ReplaceAll(line, "RUN", `"PROGRAM" run `+flags+" job --")
 	y := terminal(t, s, "exec bash -m "+file)
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(line, "PROGRAM", y.program)), 0o600))
-	return y.sit()
+	y.sit()
+	y.Says("ready")
+	return y
 }
 
 // Shell runs a command line of a shell in a new terminal. In the line, WATCH stands for redimutex watch, and PROGRAM for

@@ -25,7 +25,7 @@ func TestDeletedLockEndsTheGroupByTermThenKill(t *testing.T) {
 	s.Do("DEL", "job")
 	assert.Equal(t, 137, p.Status())
 	assert.Contains(t, p.Out(), "TERM ")
-	clitest.AllGone(t, pids)
+	allGone(t, pids)
 	assert.Equal(t, "redimutex: the lock \"job\" was lost: its key was deleted, or the server lost its data; "+
 		"the command is sent TERM, and KILL in 2s\n", p.Notes())
 	assert.NotContains(t, s.Keys(), "job")
@@ -63,7 +63,7 @@ func TestStragglersAreKilledAfterTheCommandHasEnded(t *testing.T) {
 	p := begun(t, s, `sh -c 'trap "" TERM; echo "[$$]"; echo ready; sleep 1000' & wait`, "-ttl", "4", "job")
 	s.Do("DEL", "job")
 	assert.Equal(t, 143, p.Status(), "the command itself ends by TERM")
-	clitest.AllGone(t, p.Prints(1))
+	allGone(t, p.Prints(1))
 }
 
 func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
@@ -78,7 +78,7 @@ func TestNothingRunsOnWhenRenewalsFail(t *testing.T) {
 	died := time.Now()
 	late := lateness.Stop()
 	s.Resume()
-	clitest.AllGone(t, pids) // KILL was sent to the group before redimutex ended
+	allGone(t, pids) // KILL was sent to the group before redimutex ended
 	// The last renewal was sent before the pause, so the validity ended by then. The machine decides how late this test
 	// notices the end.
 	assert.Less(t, died.Sub(paused), ttl+2*time.Second)
@@ -152,7 +152,7 @@ func TestWakingUpAfterTheLockIsOverKillsTheCommand(t *testing.T) {
 	p.Signal(syscall.SIGCONT)
 	assert.Equal(t, 137, p.Status())
 	assert.Contains(t, p.Notes(), `the lock "job" was lost: it expired`)
-	clitest.AllGone(t, pids)
+	allGone(t, pids)
 }
 
 // The kill must come in time even if no process reads stderr.
@@ -160,11 +160,9 @@ func TestBlockedStderrDoesNotDelayTheKill(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "-ttl", "3", "job", "--", "sh", "-c", deaf)
-	full := clitest.FullPipe(t)
-	out := p.Cmd.Stdout
-	p.Cmd.Stderr = full
+	p.Cmd.Stderr = clitest.FullPipe(t)
 	p.Start()
-	redistest.Wait(t, "the command", func() bool { return strings.Contains(p.Read(out), "ready") })
+	p.Says("ready")
 	s.Do("DEL", "job")
 	assert.Equal(t, 137, p.Status())
 }

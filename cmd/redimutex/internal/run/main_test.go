@@ -6,11 +6,8 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/locks"
-	watching "github.com/redimutex/redimutex/cmd/redimutex/internal/watch"
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, func() []*cli.Command {
-		return append(Commands(), locks.Show(), watching.Command())
-	})
+	clitest.Main(m, func() []*cli.Command { return append(Commands(), locks.Show()) })
 }

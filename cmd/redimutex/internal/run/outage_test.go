@@ -195,7 +195,7 @@ func TestMinHoldThatCannotBeKeptIsAFailure(t *testing.T) {
 	}
 	isSignalled := func(s *redistest.Server, p *clitest.Process) {
 		hangs(s, p)
-		clitest.AllGone(t, p.Prints(1))
+		allGone(t, p.Prints(1))
 		redistest.Wait(t, "the end by a signal", func() bool {
 			p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 			return p.Ended()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -235,10 +236,10 @@ func TestACommandThatCannotStartGivesTheLockBackThoughStderrIsNotRead(t *testing
 func TestWhatTheCommandLeavesInTheBackgroundIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", clitest.Sleeper+"exit 3")
+	p := clitest.Launch(t, s, "run", "job", "--", "sh", "-c", sleeper+"exit 3")
 	assert.Equal(t, 3, p.Status())
 	left := p.Prints(1)[0]
-	assert.False(t, clitest.Gone(left))
+	assert.False(t, gone(left))
 	require.NoError(t, syscall.Kill(left, syscall.SIGKILL))
 	assert.NotContains(t, s.Keys(), "job")
 }
@@ -248,13 +249,7 @@ func TestCommandIsFoundWithoutAPATH(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := clitest.Prepare(t, s, "run", "job", "--", "env")
-	var env []string
-	for _, e := range p.Cmd.Env {
-		if !strings.HasPrefix(e, "PATH=") {
-			env = append(env, e)
-		}
-	}
-	p.Cmd.Env = env
+	p.Cmd.Env = slices.DeleteFunc(p.Cmd.Env, func(e string) bool { return strings.HasPrefix(e, "PATH=") })
 	p.Start()
 	assert.Equal(t, 0, p.Status(), p.Err())
 	assert.NotContains(t, p.Out(), "\nPATH=")

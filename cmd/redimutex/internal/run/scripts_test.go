@@ -3,7 +3,11 @@
 package run
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -13,9 +17,11 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Scripts that are the commands of the tests, or end these. They print ready once they can be signalled.
+// Scripts that are the commands of the tests, or parts of these. They print ready once they can be signalled.
 const (
 	lingering = `echo ready; sleep 1000`
+	// sleeper begins a script: it starts a process in the background and prints its number.
+	sleeper = `sleep 1000 & echo "[$!]"; `
 	// endless runs until a signal or its trap ends it.
 	endless = `echo ready; while :; do sleep 0.02; done`
 	// deaf does not end by TERM, and starts a process that does not either.
@@ -38,4 +44,31 @@ func terminate(t *testing.T, p *clitest.Process) {
 	t.Helper()
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status(), p.Err())
+}
+
+// allGone waits until these processes have ended.
+func allGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		redistest.Wait(t, fmt.Sprint("the end of process ", pid), func() bool { return gone(pid) })
+	}
+}
+
+// gone reports whether a process has ended. A zombie, for which no process has waited, counts as ended.
+func gone(pid int) bool {
+	if syscall.Kill(pid, 0) == syscall.ESRCH {
+		return true
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return os.IsNotExist(err) && hasProc()
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "Z")
+}
+
+// hasProc reports whether the system has files about its processes.
+func hasProc() bool {
+	_, err := os.Stat("/proc/self/environ")
+	return err == nil
 }

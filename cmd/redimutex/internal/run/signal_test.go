@@ -38,12 +38,12 @@ func TestSignalsArePassedOnToTheCommand(t *testing.T) {
 func TestSignalsReachTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	p := begun(t, s, clitest.Sleeper+"echo ready; wait", "job")
+	p := begun(t, s, sleeper+"echo ready; wait", "job")
 	p.Signal(syscall.SIGTERM)
 	assert.Equal(t, 143, p.Status())
 	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), "we die of the signal of which the command has died")
 	assert.NotContains(t, s.Keys(), "job", "the lock was given back before")
-	clitest.AllGone(t, p.Prints(1))
+	allGone(t, p.Prints(1))
 }
 
 func TestInterruptedWaitLeavesNothingBehind(t *testing.T) {
@@ -138,7 +138,7 @@ func TestTheWholeGroupDiesWithUsWhateverKillsUs(t *testing.T) {
 	pids := p.Prints(2)
 	p.Signal(syscall.SIGKILL)
 	p.Status()
-	clitest.AllGone(t, pids)
+	allGone(t, pids)
 	assert.Contains(t, s.Keys(), "job", "the lock stays until its TTL is over")
 }
 
@@ -150,7 +150,7 @@ func TestTheCommandDiesWithUsFromItsFirstMomentOn(t *testing.T) {
 	for range 20 {
 		p := clitest.Launch(t, s, "run", "-permits", "100", "job", "--", "sh", "-c", `echo "[$$]"; kill -KILL $PPID; exec sleep 1000`)
 		p.Status()
-		clitest.AllGone(t, p.Prints(1))
+		allGone(t, p.Prints(1))
 	}
 }
 
@@ -164,7 +164,7 @@ func TestNestedRunsEndWithTheOuterLock(t *testing.T) {
 	pids := p.Prints(2)
 	s.Do("DEL", "outer")
 	assert.Equal(t, 137, p.Status(), p.Err())
-	clitest.AllGone(t, pids)
+	allGone(t, pids)
 }
 
 // COMMAND ends by TERM. Its process in the background does not, and only the inner run knows of that process.
@@ -176,7 +176,7 @@ func TestWhatANestedCommandLeavesBehindEndsWithTheOuterLock(t *testing.T) {
 	pids := p.Prints(1)
 	s.Do("DEL", "outer")
 	assert.Equal(t, 137, p.Status(), p.Err())
-	clitest.AllGone(t, pids)
+	allGone(t, pids)
 }
 
 func TestStoppedCommandKeepsTheLock(t *testing.T) {
