@@ -41,7 +41,7 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		require.NoError(t, err)
 		defer full.Close()
-		s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 600000)
+		s.Do("SET", "job", clitest.Token("web-1"), "PX", 600000)
 		p := clitest.Prepare(t, s, args...)
 		p.Cmd.Stdout = full
 		p.Start()

@@ -107,8 +107,16 @@ func Enqueue(t *testing.T, s *redistest.Server, key, wants, owner string, dead b
 		_, err = c.Do("SUBSCRIBE", channel)
 		require.NoError(t, err)
 	}
-	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" "+wants+" 60000 "+uuid.NewString()+server.OwnerMark+owner)
+	s.Do("ZADD", server.QueueKey(key), time.Now().UnixMicro(), channel+" "+wants+" 60000 "+Token(owner))
 	s.Do("PEXPIRE", server.QueueKey(key), 60000)
+}
+
+// Token returns the token of a new hold. owner is its label; "": it has none.
+func Token(owner string) string {
+	if owner == "" {
+		return uuid.NewString()
+	}
+	return uuid.NewString() + server.OwnerMark + owner
 }
 
 // Queued waits until n waiters are in the queue of a lock.

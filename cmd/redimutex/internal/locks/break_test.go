@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -81,7 +80,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, waiting := range map[string]bool{"without a queue": false, "with a queue": true} {
-		first, second := uuid.NewString()+" first", uuid.NewString()+" second"
+		first, second := clitest.Token("first"), clitest.Token("second")
 		s.Do("SET", name, first, "PX", 60000)
 		if waiting {
 			clitest.Enqueue(t, s, name, "m next", "waiter", false)
@@ -106,7 +105,7 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	t.Parallel()
 	all, _ := clitest.Three(t)
-	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
+	x, y := clitest.Token("x"), clitest.Token("y")
 	set := func(key string, tokens ...string) {
 		for i, token := range tokens {
 			if token != "" {

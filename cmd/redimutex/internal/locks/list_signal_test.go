@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -34,7 +33,7 @@ func TestInterruptedListPrintsWhatItHasFound(t *testing.T) {
 	c := s.Pool().Get()
 	defer c.Close()
 	for i := range 600 {
-		require.NoError(t, c.Send("SET", fmt.Sprint("job:", i), uuid.NewString(), "PX", 600000))
+		require.NoError(t, c.Send("SET", fmt.Sprint("job:", i), clitest.Token(""), "PX", 600000))
 	}
 	_, err := c.Do("")
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func TestInterruptedListDoesNotWaitForAServerThatHangs(t *testing.T) {
 func TestASecondSignalEndsAListThatIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", uuid.NewString(), "PX", 600000)
+	s.Do("SET", "job", clitest.Token(""), "PX", 600000)
 	proxy := s.Proxy()
 	look := proxy.Catch("\r\nTIME\r\n")
 	p := clitest.Prepare(t, nil, "list", "-redis", proxy.URL())

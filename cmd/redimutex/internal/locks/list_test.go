@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -50,7 +49,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	defer m.Unlock()
 	clitest.Enqueue(t, s, "b:job", "m next", "db-1", false)
 	s.Do("SET", "a:foreign", "9HrBA1BqmdGOBrF8xKmY4g==", "PX", 600000)
-	s.Do("SET", "c:label\x1b[2J", uuid.NewString()+" "+strings.Repeat("long ", 20), "PX", 60000)
+	s.Do("SET", "c:label\x1b[2J", clitest.Token(strings.Repeat("long ", 20)), "PX", 60000)
 	s.Do("SET", "session:1", "other data", "PX", 60000)
 	s.Do("SET", "page", "9HrBA1BqmdGOBrF8xKmY4g==")
 
@@ -93,9 +92,9 @@ func TestListCutsALongKeyForPeopleAndNotForScripts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	long := strings.Repeat("é", 101)
-	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
-	s.Do("SET", strings.Repeat("k", 100), uuid.NewString(), "PX", 60000)
-	s.Do("SET", long, uuid.NewString(), "PX", 60000)
+	s.Do("SET", "job", clitest.Token(""), "PX", 60000)
+	s.Do("SET", strings.Repeat("k", 100), clitest.Token(""), "PX", 60000)
+	s.Do("SET", long, clitest.Token(""), "PX", 60000)
 	lines, _ := listed(t, "-redis", s.URL())
 	assert.Equal(t, []string{"job", strings.Repeat("k", 100), strings.Repeat("é", 97) + "..."}, keysOf(lines))
 	assert.Equal(t, long, inventoryOf(t, "-redis", s.URL()).Locks[2].Key)
@@ -105,7 +104,7 @@ func TestListWithAllShowsWhatMayBeALock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "by hand", "worker 7", "PX", 60000)
-	s.Do("SET", "left behind", uuid.NewString())
+	s.Do("SET", "left behind", clitest.Token(""))
 	s.Do("SET", "page", strings.Repeat("x", 301), "PX", 60000)
 	s.Do("SETNX", "setnx", "1")
 	lines, stderr := listed(t, "-redis", s.URL())
@@ -155,10 +154,10 @@ func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
 	redistest.Differs(t, "takes seconds to scan many keys")
 	s := redistest.Start(t)
 	for i, key := range []string{"d", "c", "a"} {
-		s.Do("SET", key, uuid.NewString(), "PX", 60000*(i+1))
+		s.Do("SET", key, clitest.Token(""), "PX", 60000*(i+1))
 	}
 	for i := range 3000 { // more than one step
-		s.Do("SET", fmt.Sprint("late:", i), uuid.NewString(), "PX", 3600000-i)
+		s.Do("SET", fmt.Sprint("late:", i), clitest.Token(""), "PX", 3600000-i)
 	}
 	lines, stderr := listed(t, "-redis", s.URL(), "-limit", "3", "-sort", "ttl")
 	assert.Equal(t, []string{"d", "c", "a"}, keysOf(lines), "not the first of those that were found first")
@@ -168,7 +167,7 @@ func TestASortedListWithALimitHasTheFirstOfAll(t *testing.T) {
 func TestListTellsHowManyServersAgree(t *testing.T) {
 	t.Parallel()
 	all, urls := clitest.Three(t)
-	x, y := uuid.NewString()+" x", uuid.NewString()+" y"
+	x, y := clitest.Token("x"), clitest.Token("y")
 	for i, s := range all {
 		s.Do("SET", "whole", x, "PX", 60000)
 		if i > 0 {
@@ -212,7 +211,7 @@ func TestListGoesThroughManyKeysInSmallSteps(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, redistest.Debugging()...)
 	s.Do("DEBUG", "POPULATE", 20000, "session", 100)
-	s.Do("SET", "job", uuid.NewString(), "PX", 60000)
+	s.Do("SET", "job", clitest.Token(""), "PX", 60000)
 	m := s.Monitor()
 	lines, _ := listed(t, "-redis", s.URL())
 	assert.Equal(t, []string{"job"}, keysOf(lines))
@@ -235,7 +234,7 @@ func TestListPassesOverKeysThatMayNotBeRead(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Start(t)
 	for _, key := range []string{"lock:a", "secret"} {
-		s.Do("SET", key, uuid.NewString(), "PX", 60000)
+		s.Do("SET", key, clitest.Token(""), "PX", 60000)
 	}
 	// What the help says that is needed.
 	s.SetUser("reader", "on", ">hunter2", "%R~lock:*", "%R~{lock:*", "-@all",
@@ -266,7 +265,7 @@ func TestInAClusterEachNodeKnowsItsOwnLocks(t *testing.T) {
 	c := redistest.StartCluster(t)
 	owner := c.Owner("job")
 	mine, other := c.Nodes[owner], c.Nodes[(owner+1)%len(c.Nodes)]
-	mine.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	mine.Do("SET", "job", clitest.Token("web-1"), "PX", 600000)
 	clitest.Enqueue(t, mine, "job", "m next", "web-2", false)
 
 	clitest.Enqueue(t, mine, "job", "m next", "web-3", true)

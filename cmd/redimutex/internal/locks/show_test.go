@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -89,7 +88,7 @@ func TestShowTellsWhichServersDisagree(t *testing.T) {
 	t.Parallel()
 	all, flags := clitest.Three(t)
 	a, b, c := all[0], all[1], all[2]
-	token := uuid.NewString() + " web-1"
+	token := clitest.Token("web-1")
 	a.Do("SET", "job", token, "PX", 60000)
 	out, _ := clitest.Ends(t, cli.Failure, append([]string{"show", "job"}, flags...)...)
 	assert.Contains(t, out, "job: free\n  1 of 3 servers have the same holder, which is no majority: ")

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
@@ -16,7 +15,7 @@ import (
 func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	token := uuid.NewString() + " web-1"
+	token := clitest.Token("web-1")
 	s.Do("SET", "job", token, "PX", 600000)
 	for _, c := range []struct {
 		answer string
@@ -41,10 +40,10 @@ func TestBreakAsksAndTakesOnlyYesForIt(t *testing.T) {
 func TestLockThatChangesHandsBeforeTheYesIsNotBroken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", uuid.NewString()+" web-1", "PX", 600000)
+	s.Do("SET", "job", clitest.Token("web-1"), "PX", 600000)
 	y := clitest.Shell(t, s, "", nil, `exec "PROGRAM" break -json job`)
 	y.Says("[y/N]")
-	second := uuid.NewString() + " web-2"
+	second := clitest.Token("web-2")
 	s.Do("SET", "job", second, "PX", 600000)
 	y.Type("y\n")
 	assert.Equal(t, 1, y.Status())

@@ -120,10 +120,10 @@ func TestHeldLockEndsTheWaitAsFlockDoes(t *testing.T) {
 func TestWaitThatGivesUpSaysWhoHoldsTheLockThen(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	s.Do("SET", "job", clitest.Token("web-1"), "PX", 60000)
 	p := clitest.Launch(t, s, "run", "-w", "3", "-ttl", "60", "job", "--", "true") // a node has 3 s: a busy machine is none that fails
 	p.Warns("held by web-1")
-	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d480 web-2", "PX", 60000)
+	s.Do("SET", "job", clitest.Token("web-2"), "PX", 60000)
 	assert.Equal(t, 1, p.Status())
 	assert.Contains(t, p.Err(), "gave up \"job\" after 3s, held by web-2\n")
 }
@@ -164,7 +164,7 @@ func TestWaitSaysInOneLineForWhom(t *testing.T) {
 func TestLabelOfAnotherClientCannotPlayWithTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b]0;evil\x07\nredimutex: all is well", "PX", 60000)
+	s.Do("SET", "job", clitest.Token("\x1b]0;evil\x07\nredimutex: all is well"), "PX", 60000)
 	_, _, stderr := clitest.Run(t, s, "run", "-w", "2", "job", "--", "true")
 	assert.Contains(t, stderr, "redimutex: waiting for \"job\", held by  ]0;evil  redimutex: all is well\n")
 	assert.NotContains(t, stderr, "\x1b")

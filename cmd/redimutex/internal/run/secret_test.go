@@ -151,7 +151,7 @@ func TestRunInsideARunOfTheSameLockSaysSoAndEnds(t *testing.T) {
 	}
 	other.Signal(syscall.SIGTERM)
 	// If another holder has the lock that an ancestor had, the run waits.
-	s.Do("SET", "outer", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1", "PX", 60000)
+	s.Do("SET", "outer", clitest.Token("web-1"), "PX", 60000)
 	p := clitest.Prepare(t, s, "run", "-w", "2", "outer", "--", "true")
 	p.Cmd.Env = append(p.Cmd.Env, "REDIMUTEX_HOLDS=12:outer 1:"+hash("another token"))
 	p.Start()

@@ -114,7 +114,7 @@ func TestCtrlCEndsTheScriptAroundUsAsWell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			s.Do("SET", "held", "f47ac10b-58cc-4372-a567-0e02b2c3d479 web-1")
+			s.Do("SET", "held", clitest.Token("web-1"))
 			y := clitest.Shell(t, s, "", nil, script)
 			if name == "waiting" {
 				y.Says("web-1")

@@ -51,7 +51,7 @@ func unpainted(line string) string {
 func TestWatchFollowsTheSizeOfTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("SET", "job", "f47ac10b-58cc-4372-a567-0e02b2c3d479 "+strings.Repeat("x", 100), "PX", 600000)
+	s.Do("SET", "job", clitest.Token(strings.Repeat("x", 100)), "PX", 600000)
 	gate := filepath.Join(t.TempDir(), "gate")
 	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty cols 20; (until test -e `+gate+`; do sleep 0.05; done; stty cols 70 </dev/tty) & WATCH -interval 0.05 job'`)
 	y.Says("x...")

@@ -35,7 +35,7 @@ func TestWatchTellsLineByLineWhatHappens(t *testing.T) {
 	p.Says(" job: acquired by web-1: backup, fence ")
 	m.Unlock()
 	p.Says(" job: released by web-1: backup after ")
-	s.Do("SET", "other", "f47ac10b-58cc-4372-a567-0e02b2c3d479 \x1b[31mx\n")
+	s.Do("SET", "other", clitest.Token("\x1b[31mx\n"))
 	p.Says(" other: acquired by  [31mx \n")
 	s.Do("ZADD", "redimutex:queue:{other}", 1, "channel 0 1 token")
 	p.Says(" other: 1 waiting\n")
