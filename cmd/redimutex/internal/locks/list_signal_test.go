@@ -84,7 +84,7 @@ func TestASecondSignalEndsAListThatIsNotRead(t *testing.T) {
 		p.Cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
 		return p.Ended()
 	})
-	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), p.Err())
+	assert.Equal(t, syscall.SIGTERM, p.DiedOf(), "%v: %s", p.Cmd.ProcessState, p.Err())
 }
 
 func TestListSaysForWhichServerItWaits(t *testing.T) {
