@@ -102,61 +102,53 @@ func TestBreakNeverDeletesAnotherLockThanTheOneShown(t *testing.T) {
 	}
 }
 
+// put gives the lock to these tokens, one a server; "": it is free there.
+func put(all []*redistest.Server, key string, tokens ...string) {
+	for i, token := range tokens {
+		if token == "" {
+			all[i].Do("DEL", key)
+		} else {
+			all[i].Do("SET", key, token, "PX", 60000)
+		}
+	}
+}
+
 func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	t.Parallel()
 	all, _ := clitest.Three(t)
 	x, y := clitest.Token("x"), clitest.Token("y")
-	set := func(key string, tokens ...string) {
-		for i, token := range tokens {
-			if token != "" {
-				all[i].Do("SET", key, token, "PX", 60000)
-			}
-		}
-	}
-	left := func(key string) (tokens []string) {
-		for _, s := range all {
-			tokens = append(tokens, s.Get(key))
-		}
-		return tokens
-	}
-	set("most", x, x, y)
-	b := breachOf(t, "most", all...)
-	b.carryOut()
-	assert.Equal(t, wasBroken, b.Result)
-	assert.Equal(t, []string{"", "", y}, left("most"), "of another holder, who may be taking it just now")
-	assert.Equal(t, wasChanged, b.Servers[2].Result)
-
-	set("split", x, y, "")
-	b = breachOf(t, "split", all...)
-	assert.False(t, b.Before.Held)
-	b.carryOut()
-	assert.Equal(t, wasBroken, b.Result)
-	assert.Equal(t, []string{"", "", ""}, left("split"), "no holder has it, and it is in the way of all")
-
-	set("moved", x, x, x)
-	b = breachOf(t, "moved", all...)
-	set("moved", y, y, y)
-	b.carryOut()
-	assert.Equal(t, wasChanged, b.Result)
-	assert.Equal(t, []string{y, y, y}, left("moved"))
-
-	for name, now := range map[string]string{wasChanged: y, wasFree: ""} {
-		set(name, x, x, x)
-		b = breachOf(t, name, all...)
-		set(name, y, y)
-		if now == "" {
-			all[0].Do("DEL", name)
-			all[1].Do("DEL", name)
-		}
+	for name, c := range map[string]struct {
+		shown, now []string // the tokens on the servers at the look, and at the break
+		result     string
+		left       []string
+	}{
+		"another holder may be taking it just now":         {[]string{x, x, y}, []string{x, x, y}, wasBroken, []string{"", "", y}},
+		"no holder has it, and it is in the way of all":    {[]string{x, y, ""}, []string{x, y, ""}, wasBroken, []string{"", "", ""}},
+		"it changed hands":                                 {[]string{x, x, x}, []string{y, y, y}, wasChanged, []string{y, y, y}},
+		"it changed hands, and a release left it on one":   {[]string{x, x, x}, []string{y, y, x}, wasChanged, []string{y, y, ""}},
+		"what a release has left on one server is no lock": {[]string{x, x, x}, []string{"", "", x}, wasFree, []string{"", "", ""}},
+	} {
+		put(all, name, c.shown...)
+		b := breachOf(t, name, all...)
+		put(all, name, c.now...)
 		b.carryOut()
-		assert.Equal(t, name, b.Result, "what a release has left on one server is no lock")
-		assert.Equal(t, []string{now, now, ""}, left(name))
+		assert.Equal(t, c.result, b.Result, name)
+		for i, s := range all {
+			assert.Equal(t, c.left[i], s.Get(name), name)
+			assert.Equal(t, c.left[i] != "", b.Servers[i].Result == wasChanged, name)
+		}
 	}
+}
 
-	set("perhaps", x, "", x)
-	set("down", x, x, x)
+func TestBreakOfARedlockSaysWhichServersDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	all, _ := clitest.Three(t)
+	x := clitest.Token("x")
+	put(all, "perhaps", x, "", x)
+	put(all, "down", x, x, x)
+	put(all, "more down", x, x)
 	all[2].Kill()
-	b = breachOf(t, "down", all...)
+	b := breachOf(t, "down", all...)
 	b.carryOut()
 	assert.Equal(t, wasBroken, b.Result, "what one server may still have is no majority")
 	var out strings.Builder
@@ -172,7 +164,6 @@ func TestBreakOfARedlockDeletesItOnAllServers(t *testing.T) {
 	assert.Contains(t, out.String(), all[2].Addr())
 	assert.Contains(t, out.String(), "Its holder", "who may have had a majority")
 
-	set("more down", x, x)
 	b = breachOf(t, "more down", all...)
 	all[1].Kill()
 	b.carryOut()
