@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,14 +41,15 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 		"a file in the environment": {nil, "REDIMUTEX_URL=@" + file, "REDIMUTEX_URL=@" + file + "\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append(append([]string{"run"}, c.flags...), "job", "--", "sh", "-c", `env; echo "[$$]"; echo ready; sleep 1000`)
-			p := clitest.Prepare(t, nil, args...)
-			p.Cmd.Env = append(p.Cmd.Env, c.env)
-			p.Start()
+			start := func(command ...string) *clitest.Process {
+				p := clitest.Prepare(t, nil, slices.Concat([]string{"run", "-w", "2"}, c.flags, []string{"job", "--"}, command)...)
+				p.Cmd.Env = append(p.Cmd.Env, c.env)
+				p.Start()
+				return p
+			}
+			p := start("sh", "-c", `env; echo "[$$]"; `+lingering)
 			p.Says("ready\n")
-			waiter := clitest.Prepare(t, nil, append(append([]string{"run", "-w", "2"}, c.flags...), "job", "--", "true")...)
-			waiter.Cmd.Env = append(waiter.Cmd.Env, c.env)
-			waiter.Start()
+			waiter := start("true")
 			assert.Equal(t, 1, waiter.Status(), waiter.Err())
 			child := p.Prints(1)[0]
 			assert.NotEqual(t, p.Cmd.Process.Pid, child)
