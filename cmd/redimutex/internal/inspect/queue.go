@@ -57,8 +57,8 @@ func (v *View) readHolders(reply, count any, now int64) {
 	}
 	v.Holders = living(reply, now)
 	v.Holding = len(v.Holders)
-	if n, _ := redis.Int(count, nil); v.Holding == most {
-		v.Holding = n
+	if n, _ := redis.Int(count, nil); v.Holding == most { // n is 0 if this user may not count them
+		v.Holding = max(n, most)
 	}
 	if v.Kind == server.Reader {
 		return

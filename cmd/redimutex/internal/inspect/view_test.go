@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -265,4 +266,22 @@ func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, v.Age, "without TIME")
 	assert.False(t, *v.Queue[0].Listens)
+}
+
+func TestAFullSemaphoreIsHeldAlsoForAUserWhoMayNotCountItsHolders(t *testing.T) {
+	t.Parallel()
+	redistest.Needs(t, redistest.ACL)
+	s := redistest.Start(t)
+	const readable = 1000 // holders of a lock that are read
+	holders := redis.Args{"job"}
+	for range readable {
+		holders = holders.Add(time.Now().Add(time.Minute).UnixMicro(), uuid.NewString())
+	}
+	s.Do("ZADD", holders...)
+	s.Do("PEXPIRE", "job", 60000)
+	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+getrange", "+pttl", "+zrange", "+time")
+	v, err := look(server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))), "job")
+	require.NoError(t, err)
+	assert.Equal(t, server.Semaphore, v.Kind)
+	assert.Equal(t, readable, v.Holding)
 }
