@@ -50,16 +50,13 @@ func living(reply any, now int64) (all []Holder) {
 }
 
 // readHolders reads who holds a shared lock. Readers that this user may not see still hold it, because their lock exists.
-func (v *View) readHolders(reply, count any, now int64) {
+func (v *View) readHolders(reply any, now int64) {
 	if err := refusal(reply); err != nil && v.Kind == server.Semaphore {
 		*v = View{Err: err}
 		return
 	}
 	v.Holders = living(reply, now)
 	v.Holding = len(v.Holders)
-	if n, _ := redis.Int(count, nil); v.Holding == most { // n is 0 if this user may not count them
-		v.Holding = max(n, most)
-	}
 	if v.Kind == server.Reader {
 		return
 	}
@@ -70,6 +67,13 @@ func (v *View) readHolders(reply, count any, now int64) {
 	}
 	if v.Holding == 0 {
 		v.Kind, v.Left = nil, 0 // the permits have expired
+	}
+}
+
+// countHolders reads how many hold a shared lock, if they may be more than those that were read.
+func (v *View) countHolders(reply any) {
+	if n, _ := redis.Int(reply, nil); v.Holding == most { // n is 0 if this user may not count them
+		v.Holding = max(n, most)
 	}
 }
 
@@ -98,7 +102,6 @@ func (v *View) readQueue(replies []any, now int64) {
 		w.channel = fields[0]
 		if len(fields) == 5 {
 			w.Wants, w.Owner = wants(fields[1]), server.Owner(fields[4])
-			v.among(w.Wants)
 		}
 		v.Queue = append(v.Queue, w)
 	}
@@ -123,21 +126,16 @@ func wants(want string) *server.Kind {
 	return server.Semaphore
 }
 
-// among notes a waiter of that kind. If readers and writers use the key, a client that holds the lock alone counts as a
-// writer.
-func (v *View) among(waiter *server.Kind) {
-	if v.Kind == server.Mutex && waiter.Shows {
-		v.Kind = server.Writer
-	}
-}
-
-// readMarks reads the marks of waiters, which readers and writers in the queue have as well.
+// readMarks reads the marks of waiting readers and writers, of which those in the queue have one as well.
 func (v *View) readMarks(replies []any, now int64) {
-	for i, reply := range replies {
+	for _, reply := range replies {
 		for _, mark := range living(reply, now) {
 			v.marks = append(v.marks, mark.Token)
-			v.among([]*server.Kind{server.Writer, server.Reader, server.Reader}[i])
 		}
+	}
+	shows := func(w Waiter) bool { return w.Wants != nil && w.Wants.Shows }
+	if v.Kind == server.Mutex && (len(v.marks) > 0 || slices.ContainsFunc(v.Queue, shows)) {
+		v.Kind = server.Writer
 	}
 	if v.Waiting == 0 {
 		v.Waiting, v.marks = len(v.marks), nil
@@ -160,77 +158,77 @@ func (v *View) countMarks(reply any) {
 	v.marks = nil
 }
 
-// A meeting is the second look at some locks: it asks who holds a shared lock, and which waiters listen.
-type meeting struct {
+// A secondLook asks in one round trip what the replies to the first one leave open: who holds a shared lock, which waiters
+// listen, and which of those that show a mark are in the queue too.
+type secondLook struct {
 	now      int64
-	shared   []*View
-	commands [][]any // two for each of shared
-	mixed    []*View // locks that have both a queue and marks
-	queues   [][]any // one command for each of mixed
 	waiters  []*Waiter
+	commands [][]any
+	reads    []func(reply any) // for each command, what reads its reply
 }
 
-// add makes the meeting ask about a lock.
-func (m *meeting) add(v *View, key string) {
+// ask adds a command, and what reads its reply.
+func (l *secondLook) ask(read func(reply any), command ...any) {
+	l.commands, l.reads = append(l.commands, command), append(l.reads, read)
+}
+
+// add asks about a lock.
+func (l *secondLook) add(v *View, key string) {
 	for i := range v.Queue {
-		m.waiters = append(m.waiters, &v.Queue[i])
+		l.waiters = append(l.waiters, &v.Queue[i])
 	}
 	if len(v.marks) > 0 {
-		m.mixed, m.queues = append(m.mixed, v), append(m.queues, []any{"ZRANGE", server.QueueKey(key), 0, most - 1})
+		l.ask(v.countMarks, "ZRANGE", server.QueueKey(key), 0, most-1)
 	}
 	if v.Kind != nil && v.Kind.Shared {
 		if v.Kind == server.Reader {
 			key, _, _, _ = server.PhaseKeys(key)
 		}
-		m.shared = append(m.shared, v)
-		m.commands = append(m.commands, last(key), []any{"ZCARD", key})
+		l.ask(func(reply any) { v.readHolders(reply, l.now) }, last(key)...)
+		l.ask(v.countHolders, "ZCARD", key)
 	}
 }
 
-// ask sends the questions, if there are any.
-func (m *meeting) ask(ses *server.Session) error {
-	commands := slices.Concat(m.commands, m.queues)
-	if len(m.waiters) > 0 {
-		channels := []any{"PUBSUB", "NUMSUB"}
-		for _, w := range m.waiters {
-			if !slices.Contains(channels[2:], any(w.channel)) {
-				channels = append(channels, w.channel)
-			}
-		}
-		commands = append(commands, channels, []any{"CLUSTER", "INFO"})
+// run sends the commands, if there are any.
+func (l *secondLook) run(ses *server.Session) error {
+	if len(l.waiters) > 0 {
+		l.askWhoListens()
 	}
-	if len(commands) == 0 {
+	if len(l.commands) == 0 {
 		return nil
 	}
-	replies, err := ses.Pipeline(commands)
+	replies, err := ses.Pipeline(l.commands)
 	if err != nil {
 		return err
 	}
-	for i, v := range m.shared {
-		v.readHolders(replies[2*i], replies[2*i+1], m.now)
-	}
-	for i, v := range m.mixed {
-		v.countMarks(replies[2*len(m.shared)+i])
-	}
-	if len(m.waiters) > 0 {
-		m.presences(replies[len(replies)-2], replies[len(replies)-1])
+	for i, read := range l.reads {
+		read(replies[i])
 	}
 	return nil
 }
 
-// presences reads which waiters listen.
-func (m *meeting) presences(listening, cluster any) {
-	info, err := redis.String(cluster, refusal(cluster))
-	// alone: no other node can have the waiter. A server without cluster mode refuses CLUSTER INFO, but not with NOPERM.
-	alone := !strings.Contains(info, "cluster_state:") && (err == nil || !strings.HasPrefix(err.Error(), "NOPERM"))
-	counts, err := redis.IntMap(listening, refusal(listening))
-	if err != nil {
-		return // not permitted, or unknown to a proxy: Listens stays unknown
-	}
-	for _, w := range m.waiters {
-		if n, known := counts[w.channel]; known && (n > 0 || alone) {
-			listens := n > 0
-			w.Listens = &listens
+// askWhoListens asks which waiters listen. Without permission, or through a proxy that does not know the command, that stays
+// unknown.
+func (l *secondLook) askWhoListens() {
+	alone := false // no other node can have the waiter
+	l.ask(func(reply any) {
+		info, err := redis.String(reply, refusal(reply))
+		// A server without cluster mode refuses CLUSTER INFO, but not with NOPERM.
+		alone = !strings.Contains(info, "cluster_state:") && (err == nil || !strings.HasPrefix(err.Error(), "NOPERM"))
+	}, "CLUSTER", "INFO")
+	channels := []any{"PUBSUB", "NUMSUB"}
+	for _, w := range l.waiters {
+		if !slices.Contains(channels[2:], any(w.channel)) {
+			channels = append(channels, w.channel)
 		}
 	}
+	l.ask(func(reply any) {
+		counts, _ := redis.IntMap(reply, refusal(reply))
+		for _, w := range l.waiters {
+			if n, known := counts[w.channel]; known && (n > 0 || alone) {
+				listens := n > 0
+				w.Listens = &listens
+			}
+		}
+	}, channels...)
 }

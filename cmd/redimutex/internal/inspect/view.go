@@ -65,12 +65,12 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 	}
 	now := clockOf(replies[0])
 	views := make([]View, len(keys))
-	m := meeting{now: now}
+	second := secondLook{now: now}
 	for i := range views {
 		views[i].read(replies[2+i*perKey:][:perKey], now)
-		m.add(&views[i], keys[i])
+		second.add(&views[i], keys[i])
 	}
-	return views, m.ask(ses)
+	return views, second.run(ses)
 }
 
 // replica returns an error if the reply to ROLE is that of a replica. If this user may not ask, it returns nil.
