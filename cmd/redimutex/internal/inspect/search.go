@@ -2,14 +2,10 @@ package inspect
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/google/uuid"
 
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -35,7 +31,7 @@ const searchCount = 500
 
 // How many bytes of a value are read to see what it is.
 const (
-	tokenStart = 41  // one more than the longest form that KindOf knows
+	tokenStart = 41  // one more than the longest form that FormOf knows
 	labelled   = 300 // no token that a process wrote on purpose is longer
 )
 
@@ -75,11 +71,11 @@ func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []strin
 		ttl, _ := redis.Int64(reply, nil)
 		return ttl > 0 || f.all && ttl == -1
 	})
-	return f.sort(ses, keys)
+	return f.choose(ses, keys)
 }
 
-// sort returns those keys that are locks, judged by their values and their siblings.
-func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err error) {
+// choose returns those keys that are locks, judged by their values and their siblings.
+func (f *Search) choose(ses *server.Session, keys []string) (locks []string, err error) {
 	end := tokenStart - 1
 	if f.all {
 		end = labelled
@@ -111,10 +107,10 @@ func (f *Search) sort(ses *server.Session, keys []string) (locks []string, err e
 		case err != nil:
 			f.refused(err)
 		case sets[keys[i]]:
-			if KindOf(v) == Ours {
+			if FormOf(v) == Ours {
 				locks = append(locks, keys[i])
 			}
-		case KindOf(v) != NoToken, f.all && len(v) <= labelled:
+		case FormOf(v) != NoToken, f.all && len(v) <= labelled:
 			locks = append(locks, keys[i])
 		default:
 			doubtful = append(doubtful, keys[i])
@@ -189,53 +185,4 @@ func each(ses *server.Session, keys []string, command func(key string) []any) (r
 		commands[i] = command(key)
 	}
 	return ses.Pipeline(commands)
-}
-
-// A Kind says who wrote a token, judged by its form.
-type Kind int8
-
-const (
-	NoToken Kind = iota // no known form; it may still be the token of some lock
-	Ours                // a UUID v4, with an owner's label or without
-	Foreign             // of a form that other libraries use
-)
-
-// uuidLen is the length of a UUID as it is commonly written.
-const uuidLen = 36
-
-// KindOf judges a token, of which it needs at least the first 41 bytes.
-func KindOf(token string) Kind {
-	if len(token) >= uuidLen {
-		if id, err := uuid.Parse(token[:uuidLen]); err == nil {
-			switch plain := len(token) == uuidLen; {
-			case id.Version() == 4 && (plain || strings.HasPrefix(token[uuidLen:], server.OwnerMark)):
-				return Ours
-			case plain:
-				return Foreign
-			}
-			return NoToken
-		}
-	}
-	if random(token) {
-		return Foreign
-	}
-	return NoToken
-}
-
-// random reports whether the token is 16 random bytes in a form that libraries use: base64 with padding, URL base64 without
-// padding, or hexadecimal; or 20 bytes in hexadecimal. Digests look the same.
-func random(token string) bool {
-	var err error
-	switch len(token) {
-	case 24:
-		_, err = base64.StdEncoding.Strict().DecodeString(token)
-		return err == nil && strings.HasSuffix(token, "==")
-	case 22:
-		_, err = base64.RawURLEncoding.Strict().DecodeString(token)
-	case 32, 40:
-		_, err = hex.DecodeString(token)
-	default:
-		return false
-	}
-	return err == nil
 }

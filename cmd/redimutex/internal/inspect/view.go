@@ -3,10 +3,7 @@
 package inspect
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -24,7 +21,7 @@ type View struct {
 	Holders []Holder      // if many may hold it: the holders whose leases end last
 	Holding int           // how many hold it
 	Fence   int64         // the last fence given for the key; 0 if none is known, and for permits
-	Age     time.Duration // since the lock was given to its holder; see hold
+	Age     time.Duration // since the lock was given to its holder; see heldFor
 	Waiting int           // how many wait in the queue, or show by a mark that they wait
 	Looked  time.Duration // since a waiter last looked at the queue
 	Queue   []Waiter      // the first waiters, in order
@@ -36,65 +33,6 @@ type View struct {
 // Longest is how many bytes of a value are read, plus one to see that there are more. No lock has so long a token. A value may
 // have 200 MB, and sending that would block the server.
 const Longest = 1 << 16
-
-// perKey is the number of commands that read all about one key, except the holders of a shared lock.
-const perKey = 9
-
-// Look looks at locks, and at the given number of waiters of each, without changing anything. It takes one round trip. A
-// second one asks for the holders of a shared lock, which waiters listen, and which of them wait in the queue or poll. An
-// error about one key is the Err of its View. A replica is an error: a lock that it shows as free may be held. Look uses plain
-// commands, so that it works for a user who may only read. They are not atomic: the TTL may be that of a new holder, and the
-// token that of the holder before.
-func Look(ctx context.Context, s *server.Server, keys []string, waiters int, timeout time.Duration) ([]View, error) {
-	ses := s.Session(ctx, timeout, keys[0])
-	commands := make([][]any, 0, 2+perKey*len(keys))
-	commands = append(commands, []any{"TIME"}, []any{"ROLE"})
-	for _, key := range keys {
-		queue := server.QueueKey(key)
-		_, writers, waiting, entitled := server.PhaseKeys(key)
-		commands = append(commands, []any{"GETRANGE", key, 0, Longest}, []any{"PTTL", key}, []any{"GETRANGE", server.FenceKey(key), 0, 20},
-			[]any{"ZCARD", queue}, []any{"PTTL", queue}, front(queue, waiters),
-			last(writers), last(waiting), last(entitled))
-	}
-	replies, err := ses.Pipeline(commands)
-	if err != nil {
-		return nil, err
-	}
-	if err := replica(replies[1]); err != nil {
-		return nil, err
-	}
-	now := clockOf(replies[0])
-	views := make([]View, len(keys))
-	second := secondLook{now: now}
-	for i := range views {
-		views[i].read(replies[2+i*perKey:][:perKey], now)
-		second.add(&views[i], keys[i])
-	}
-	return views, second.run(ses)
-}
-
-// replica returns an error if the reply to ROLE is that of a replica. If this user may not ask, it returns nil.
-func replica(reply any) error {
-	role, _ := reply.([]any)
-	if len(role) < 3 {
-		return nil
-	}
-	kind, _ := redis.String(role[0], nil)
-	host, _ := redis.String(role[1], nil)
-	if kind != "slave" && kind != "replica" {
-		return nil
-	}
-	return redis.Error(fmt.Sprintf("REPLICA it is a replica of %s, and what it knows may be old", net.JoinHostPort(host, fmt.Sprint(role[2]))))
-}
-
-// clockOf reads the reply to TIME, in µs; 0 if this user may not ask.
-func clockOf(reply any) int64 {
-	v, err := redis.Int64s(reply, nil)
-	if err != nil || len(v) != 2 {
-		return 0
-	}
-	return v[0]*1e6 + v[1]
-}
 
 // read reads the replies about one key. What the user may not see besides the lock itself stays unknown; the rest is still
 // useful.
@@ -124,17 +62,17 @@ func (v *View) read(replies []any, now int64) {
 		v.Fence = fence
 	}
 	if v.Holding == 1 {
-		v.Age = hold(v.Fence, now)
+		v.Age = heldFor(v.Fence, now)
 	}
 	v.readQueue(replies[3:6], now)
 	v.readMarks(replies[6:], now)
 }
 
-// hold returns how long the lock has been held, computed from the last fence: a fence is the server's clock when it was given,
-// unless the clock was set back, or was behind that of another server of a Redlock. A holder without fencing leaves no trace
-// of its beginning. If it shares the key with holders that use fencing, hold returns the time since the last of those began,
-// an upper bound. hold returns 0 if the time is unknown.
-func hold(fence, now int64) time.Duration {
+// heldFor returns how long the lock has been held, computed from the last fence: a fence is the server's clock when it was
+// given, unless the clock was set back, or was behind that of another server of a Redlock. A holder without fencing leaves no
+// trace of its beginning. If it shares the key with holders that use fencing, heldFor returns the time since the last of those
+// began, an upper bound. It returns 0 if the time is unknown.
+func heldFor(fence, now int64) time.Duration {
 	const skew, year = int64(time.Second / time.Microsecond), int64(365 * 24 * time.Hour / time.Microsecond)
 	age := now - fence
 	if now == 0 || fence == 0 || age < -skew || age > year {

@@ -188,7 +188,7 @@ func See(v inspect.View) Sight {
 	if v.Left < 0 {
 		left = -1
 	}
-	form := inspect.KindOf(v.Holder)
+	form := inspect.FormOf(v.Holder)
 	alone := v.Kind != nil && !v.Kind.Shared
 	return Sight{
 		Held: v.Kind != nil, Kind: name(v.Kind), Holding: v.Holding, Owner: cli.Printable(server.Owner(v.Holder)),
