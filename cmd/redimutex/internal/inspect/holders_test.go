@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/cmd/redimutex/internal/inspect"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -22,10 +21,8 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	s.Do("PEXPIRE", "job", 120000)
 	s.Do("SET", server.FenceKey("job"), 7)
 	s.Do("ZADD", server.QueueKey("job"), ago(0), "channel 3 0 150 "+tokenA)
-	v, err := look(node, "job")
-	require.NoError(t, err)
+	v := see(t, node, "job")
 	assert.Equal(t, server.Semaphore, v.Kind)
-	assert.NotNil(t, v.Kind)
 	assert.Empty(t, v.Holder)
 	assert.Equal(t, 2, v.Holding, "the first has expired")
 	require.Len(t, v.Holders, 2)
@@ -37,17 +34,14 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	assert.Equal(t, "a", v.Queue[0].Owner)
 
 	s.Do("ZADD", "job", 1, tokenB, 1, tokenC)
-	v, err = look(node, "job")
-	require.NoError(t, err)
+	v = see(t, node, "job")
 	assert.Nil(t, v.Kind, "all have expired")
-	assert.Nil(t, v.Kind)
 
 	s.Do("ZADD", "board", 4e18, "a player")
 	s.Do("PEXPIRE", "board", 60000)
 	s.Do("ZADD", "scores", 5, "a player")
 	for _, key := range []string{"board", "scores"} {
-		_, err = look(node, key)
-		assert.ErrorContains(t, err, "WRONGTYPE", key)
+		refuses(t, node, key)
 	}
 }
 
@@ -62,8 +56,7 @@ func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {
 	s.Do("ZADD", writers, soon, "w1", 1, "gone")
 	s.Do("ZADD", waiting, soon, "r1")
 	s.Do("ZADD", entitled, soon, "r2")
-	v, err := look(node, "job")
-	require.NoError(t, err)
+	v := see(t, node, "job")
 	assert.Equal(t, server.Reader, v.Kind)
 	assert.Equal(t, 1, v.Holding, "the other one is dead")
 	require.Len(t, v.Holders, 1)
@@ -73,16 +66,14 @@ func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {
 	enqueue(s, "job", tokenC, "channel") // a plain Mutex, which has no mark
 	s.Do("ZADD", server.QueueKey("job"), ago(0), "w1 w next 150 "+tokenC)
 	for _, waiters := range []int{0, 1, 100} {
-		views, err := inspect.Look(t.Context(), node, []string{"free", "job"}, waiters, 10*time.Second)
-		require.NoError(t, err)
-		assert.Equal(t, 4, views[1].Waiting, "the queue, and those with a mark that are not in it")
-		assert.Len(t, views[1].Queue, min(waiters, 2))
-		assert.Equal(t, 1, views[1].Holding)
+		v = look(t, node, waiters, "free", "job")[1]
+		assert.Equal(t, 4, v.Waiting, "the queue, and those with a mark that are not in it")
+		assert.Len(t, v.Queue, min(waiters, 2))
+		assert.Equal(t, 1, v.Holding)
 	}
 
 	s.Do("SET", "job", tokenC, "PX", 60000)
-	v, err = look(node, "job")
-	require.NoError(t, err)
+	v = see(t, node, "job")
 	assert.Equal(t, server.Writer, v.Kind)
 	assert.Equal(t, tokenC, v.Holder)
 	assert.Empty(t, v.Holders)

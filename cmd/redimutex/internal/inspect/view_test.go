@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,55 +17,32 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
-	see := func(key string) inspect.View {
-		t.Helper()
-		v, err := look(node, key)
-		require.NoError(t, err)
-		return v
-	}
-	assert.Equal(t, inspect.View{}, see("free"))
+const (
+	tokenA = "f47ac10b-58cc-4372-a567-0e02b2c3d479 a"
+	tokenB = "f47ac10b-58cc-4372-a567-0e02b2c3d480 b: nightly backup"
+	tokenC = "f47ac10b-58cc-4372-a567-0e02b2c3d481"
+)
 
-	s.Do("SET", "held", "token", "PX", 60000)
-	s.Do("SET", server.FenceKey("held"), 42)
-	v := see("held")
-	assert.NotNil(t, v.Kind)
-	assert.Equal(t, "token", v.Holder)
-	assert.Equal(t, int64(42), v.Fence)
-	assert.Positive(t, v.Left)
-	assert.LessOrEqual(t, v.Left, time.Minute)
-
-	s.Do("SET", "for ever", "")
-	v = see("for ever")
-	assert.NotNil(t, v.Kind, "an empty token is one")
-	assert.Negative(t, v.Left)
-
-	for i, fence := range []string{"not a number", "99999999999999999999", ""} {
-		odd := fmt.Sprint("odd", i)
-		s.Do("SET", odd, "token", "PX", 60000)
-		s.Do("SET", server.FenceKey(odd), fence)
-		v = see(odd)
-		assert.Equal(t, "token", v.Holder, "a counter that another client has overwritten does not hide the lock")
-		assert.Zero(t, v.Fence)
-		assert.Zero(t, v.Age)
-	}
-	s.Do("HSET", "hash", "field", "value")
-	_, err := look(node, "hash")
-	assert.ErrorContains(t, err, "WRONGTYPE")
+// look looks at locks, and at the given number of waiters of each.
+func look(t *testing.T, node *server.Server, waiters int, keys ...string) []inspect.View {
+	t.Helper()
+	views, err := inspect.Look(t.Context(), node, keys, waiters, 10*time.Second)
+	require.NoError(t, err)
+	return views
 }
 
-// listen subscribes to channel, as a waiting process does, until closed is called.
-func listen(t *testing.T, s *redistest.Server, channel string) (closed func()) {
+// see looks at one lock and a hundred of its waiters.
+func see(t *testing.T, node *server.Server, key string) inspect.View {
 	t.Helper()
-	c, err := redis.Dial("tcp", s.Addr())
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	_, err = c.Do("SUBSCRIBE", channel)
-	require.NoError(t, err)
-	return func() { c.Close() }
+	v := look(t, node, 100, key)[0]
+	require.NoError(t, v.Err)
+	return v
+}
+
+// refuses looks at a key that is no lock.
+func refuses(t *testing.T, node *server.Server, key string) {
+	t.Helper()
+	assert.ErrorContains(t, look(t, node, 100, key)[0].Err, "WRONGTYPE", key)
 }
 
 // ago returns a moment in the past by the server's clock, which is this machine's.
@@ -83,96 +59,44 @@ func enqueue(s *redistest.Server, key, token, channel string) {
 	s.Do("ZADD", server.QueueKey(key), ago(0), channel+" m next 150 "+token)
 }
 
-// looked makes the queue look as if a waiter had last looked at it d ago.
-func looked(s *redistest.Server, key string, d time.Duration) {
-	s.Do("PEXPIRE", server.QueueKey(key), (server.QueueTTL - d).Milliseconds())
-}
+func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	node := server.New(s.Pool())
+	assert.Equal(t, inspect.View{}, see(t, node, "free"))
 
-// look looks at one lock and a hundred of its waiters.
-func look(node *server.Server, key string) (inspect.View, error) {
-	views, err := inspect.Look(context.Background(), node, []string{key}, 100, 10*time.Second)
-	if err != nil {
-		return inspect.View{}, err
+	s.Do("SET", "held", "token", "PX", 60000)
+	s.Do("SET", server.FenceKey("held"), 42)
+	v := see(t, node, "held")
+	assert.NotNil(t, v.Kind)
+	assert.Equal(t, "token", v.Holder)
+	assert.Equal(t, int64(42), v.Fence)
+	assert.Positive(t, v.Left)
+	assert.LessOrEqual(t, v.Left, time.Minute)
+
+	s.Do("SET", "for ever", "")
+	v = see(t, node, "for ever")
+	assert.NotNil(t, v.Kind, "an empty token is one")
+	assert.Negative(t, v.Left)
+
+	for i, fence := range []string{"not a number", "99999999999999999999", ""} {
+		odd := fmt.Sprint("odd", i)
+		s.Do("SET", odd, "token", "PX", 60000)
+		s.Do("SET", server.FenceKey(odd), fence)
+		v = see(t, node, odd)
+		assert.Equal(t, "token", v.Holder, "a counter that another client has overwritten does not hide the lock")
+		assert.Zero(t, v.Fence)
+		assert.Zero(t, v.Age)
 	}
-	return views[0], views[0].Err
-}
-
-const (
-	tokenA = "f47ac10b-58cc-4372-a567-0e02b2c3d479 a"
-	tokenB = "f47ac10b-58cc-4372-a567-0e02b2c3d480 b: nightly backup"
-	tokenC = "f47ac10b-58cc-4372-a567-0e02b2c3d481"
-)
-
-func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
-	closed := listen(t, s, "channel-c")
-	grant(s, "job", tokenA)
-	enqueue(s, "job", tokenB, "channel-b")
-	enqueue(s, "job", tokenC, "channel-c")
-	looked(s, "job", 3*time.Second)
-	listen(t, s, "channel-b")
-	v, err := look(node, "job")
-	require.NoError(t, err)
-	assert.Equal(t, 2, v.Waiting)
-	require.Len(t, v.Queue, 2)
-	assert.Equal(t, "b: nightly backup", v.Queue[0].Owner)
-	assert.Empty(t, v.Queue[1].Owner)
-	assert.GreaterOrEqual(t, v.Queue[0].Since, v.Queue[1].Since, "in order of arrival")
-	assert.Positive(t, v.Queue[1].Since)
-	assert.True(t, *v.Queue[0].Listens)
-	assert.True(t, *v.Queue[1].Listens)
-	assert.Positive(t, v.Age)
-	assert.GreaterOrEqual(t, v.Looked, 3*time.Second)
-	assert.Less(t, v.Looked, time.Minute)
-
-	closed()
-	redistest.Wait(t, "the server knows that the second waiter is gone", func() bool {
-		v, err = look(node, "job")
-		require.NoError(t, err)
-		listens := v.Queue[1].Listens
-		return listens != nil && !*listens
-	})
-	assert.True(t, *v.Queue[0].Listens)
-
-	views, err := inspect.Look(t.Context(), node, []string{"free", "job", "job"}, 1, 10*time.Second)
-	require.NoError(t, err)
-	assert.Nil(t, views[0].Kind)
-	assert.Equal(t, 2, views[1].Waiting)
-	assert.Len(t, views[1].Queue, 1, "as many as were asked for")
-	assert.True(t, *views[2].Queue[0].Listens)
-	views, err = inspect.Look(t.Context(), node, []string{"job"}, 0, 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, 2, views[0].Waiting)
-	assert.Empty(t, views[0].Queue)
-}
-
-func TestAQueueTellsWhenAWaiterLastLooked(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
-	enqueue(s, "job", tokenB, "channel-b")
-	v, err := look(node, "job")
-	require.NoError(t, err)
-	assert.Equal(t, 1, v.Waiting)
-	assert.Zero(t, v.Looked, "this one has no TTL, so it is not known")
-	looked(s, "job", time.Second)
-	v, err = look(node, "job")
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, v.Looked, time.Second)
+	s.Do("HSET", "hash", "field", "value")
+	refuses(t, node, "hash")
 }
 
 func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	node := server.New(s.Pool())
-	age := func(key string) time.Duration {
-		t.Helper()
-		v, err := look(node, key)
-		require.NoError(t, err)
-		return v.Age
-	}
+	age := func(key string) time.Duration { return see(t, node, key).Age }
 	grant(s, "fenced", tokenA)
 	assert.Positive(t, age("fenced"))
 	assert.Less(t, age("fenced"), time.Minute)
@@ -202,8 +126,7 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	}
 	s.Do("HSET", "hash", "field", "value")
 	m := s.Monitor()
-	views, err := inspect.Look(t.Context(), node, append(keys, "hash"), 10, 10*time.Second)
-	require.NoError(t, err)
+	views := look(t, node, 10, append(keys, "hash")...)
 	for i := range keys {
 		assert.Equal(t, fmt.Sprint(tokenA, i), views[i].Holder)
 		require.NoError(t, views[i].Err)
@@ -235,8 +158,7 @@ func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
 		return n
 	}
 	before := sent()
-	v, err := look(node, "huge")
-	require.NoError(t, err)
+	v := see(t, node, "huge")
 	assert.NotNil(t, v.Kind)
 	assert.Positive(t, v.Left)
 	assert.Zero(t, v.Fence)
@@ -252,18 +174,15 @@ func TestInspectTellsWhatTheUserMaySee(t *testing.T) {
 	enqueue(s, "job", tokenB, "channel")
 	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+getrange", "+pttl", "+zcard", "+zrange", "+time")
 	reader := server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x")))
-	v, err := look(reader, "job")
-	require.NoError(t, err)
+	v := see(t, reader, "job")
 	assert.Positive(t, v.Age)
 	require.Len(t, v.Queue, 1)
 	assert.Nil(t, v.Queue[0].Listens, "without PUBSUB NUMSUB")
 	s.Do("ACL", "SETUSER", "reader", "+pubsub|numsub")
-	v, err = look(reader, "job")
-	require.NoError(t, err)
+	v = see(t, reader, "job")
 	assert.Nil(t, v.Queue[0].Listens, "without CLUSTER INFO: it may listen at another node")
 	s.Do("ACL", "SETUSER", "reader", "+cluster|info", "-time")
-	v, err = look(reader, "job")
-	require.NoError(t, err)
+	v = see(t, reader, "job")
 	assert.Zero(t, v.Age, "without TIME")
 	assert.False(t, *v.Queue[0].Listens)
 }
@@ -280,8 +199,7 @@ func TestAFullSemaphoreIsHeldAlsoForAUserWhoMayNotCountItsHolders(t *testing.T) 
 	s.Do("ZADD", holders...)
 	s.Do("PEXPIRE", "job", 60000)
 	s.SetUser("reader", "on", "nopass", "~*", "resetchannels", "-@all", "+getrange", "+pttl", "+zrange", "+time")
-	v, err := look(server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))), "job")
-	require.NoError(t, err)
+	v := see(t, server.New(s.Pool(redis.DialUsername("reader"), redis.DialPassword("x"))), "job")
 	assert.Equal(t, server.Semaphore, v.Kind)
 	assert.Equal(t, readable, v.Holding)
 }
