@@ -86,13 +86,13 @@ func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int)
 		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, keys, waiters) })
 	}
 	each.Wait()
-	errs := []error{redimutex.ErrUnavailable}
+	var errs []error
 	for i, err := range failures {
 		if err != nil {
 			errs = append(errs, &redimutex.NodeError{Node: i, Err: err})
 		}
 	}
-	if servers.TooMany(len(errs)-1, len(nodes)) {
+	if servers.TooMany(len(errs), len(nodes)) {
 		return nil, errors.Join(errs...)
 	}
 	return Join(nodes, keys, views, failures), nil
@@ -141,13 +141,16 @@ func (r *Lock) Failure() error {
 	if !servers.TooMany(len(r.errs), len(r.Views)) {
 		return nil
 	}
-	return errors.Join(append([]error{redimutex.ErrUnavailable}, r.errs...)...)
+	return errors.Join(r.errs...)
 }
 
 // conclude combines the views of all servers. The order of the queue is that of the server with the longest queue.
 func (r *Lock) conclude() {
-	r.Sight = Majority(r.Views)
-	r.Most, r.Agree = prevailing(r.Views)
+	same := prevailing(r.Views)
+	if r.Agree = len(same); r.Agree > 0 {
+		r.Most = same[0]
+	}
+	r.Sight = majority(r.Views, same)
 	for i := range r.Servers {
 		if s := &r.Servers[i]; r.Held && s.Fence != r.Fence {
 			s.Fence = 0 // it is a counter, and not the fence of the holder
@@ -205,45 +208,39 @@ func inMillis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// having returns the views in which the lock has the same holder.
-func having(views []inspect.View, holder inspect.View) (same []inspect.View) {
-	for _, v := range views {
-		if v.Kind != nil && v.Kind == holder.Kind && v.Holder == holder.Holder {
-			same = append(same, v)
+// prevailing returns the views with the holder that most servers have; none if the lock is free on all servers.
+func prevailing(views []inspect.View) (most []inspect.View) {
+	for _, holder := range views {
+		var same []inspect.View
+		for _, v := range views {
+			if v.Kind != nil && v.Kind == holder.Kind && v.Holder == holder.Holder {
+				same = append(same, v)
+			}
+		}
+		if len(same) > len(most) {
+			most = same
 		}
 	}
-	return same
+	return most
 }
 
-// prevailing returns the view of the holder that most servers have, and the number of these servers; 0 if the lock is free on
-// all.
-func prevailing(views []inspect.View) (most inspect.View, servers int) {
-	for _, v := range views {
-		if same := len(having(views, v)); same > servers {
-			most, servers = v, same
-		}
-	}
-	return most, servers
-}
-
-// Majority returns what the servers say together. The lock lasts as long as a majority of them has it. Its age is that of the
-// server that gave it last. Each server counts fences for itself, so its counter may be higher than the fence of the holder,
-// which was written to a majority: the fence is the one on which a majority with this holder agrees, or 0.
-func Majority(views []inspect.View) Sight {
+// majority returns what the servers say together; same are the views that prevail. The lock lasts as long as a majority of
+// the servers has it. Its age is that of the server that gave it last. Each server counts fences for itself, so its counter
+// may be higher than the fence of the holder, which was written to a majority: the fence is the one on which a majority with
+// this holder agrees, or 0.
+func majority(views, same []inspect.View) Sight {
 	all := Sight{Age: -1}
 	for _, v := range views {
 		all.Fence = max(all.Fence, v.Fence)
 		all.Waiting = max(all.Waiting, v.Waiting)
 	}
 	need := len(views)/2 + 1
-	most, servers := prevailing(views)
-	if servers < need {
+	if len(same) < need {
 		return all
 	}
-	same := having(views, most)
 	// A TTL that never ends is negative, and sorts first as unsigned.
-	slices.SortFunc(same, func(a, b inspect.View) int { return cmp.Compare(uint64(b.Left), uint64(a.Left)) })
-	held := See(same[need-1])
+	longest := func(a, b inspect.View) int { return cmp.Compare(uint64(b.Left), uint64(a.Left)) }
+	held := See(slices.SortedFunc(slices.Values(same), longest)[need-1])
 	held.Fence, held.Waiting, held.Age = 0, all.Waiting, -1
 	agree := make(map[int64]int)
 	for _, v := range same {
