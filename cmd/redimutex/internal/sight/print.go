@@ -19,12 +19,12 @@ func (s Sight) String() string {
 			words = append(words, "with a key that never expires")
 		}
 		if s.Age >= 0 {
-			words = append(words, fmt.Sprintf("age %v", cli.Brief(time.Duration(s.Age)*time.Millisecond)))
+			words = append(words, fmt.Sprintf("age %v", brief(s.Age)))
 		} else if !s.Shared() {
 			words = append(words, "age unknown")
 		}
 		if s.TTL >= 0 {
-			words = append(words, fmt.Sprintf("for another %v", cli.Brief(time.Duration(s.TTL)*time.Millisecond)))
+			words = append(words, fmt.Sprintf("for another %v", brief(s.TTL)))
 		}
 		if s.Fence > 0 {
 			words = append(words, fmt.Sprintf("fence %d", s.Fence))
@@ -35,6 +35,9 @@ func (s Sight) String() string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// brief rounds a number of milliseconds to the precision that people want.
+func brief(ms int64) time.Duration { return cli.Brief(time.Duration(ms) * time.Millisecond) }
 
 // Perhaps describes a lock that is unsure.
 const Perhaps = "perhaps held: the servers that did not answer would decide"
@@ -61,8 +64,8 @@ func (r *Lock) Print(w io.Writer) {
 	if more := r.Waiting - len(r.Queue); more > 0 && len(r.Queue) > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)
 	}
-	if looked := time.Duration(*r.Looked) * time.Millisecond; r.Waiting > 0 && looked > silentQueue {
-		fmt.Fprintf(w, "  no waiter in the queue has looked at the lock for %v: they hang or are dead\n", cli.Brief(looked))
+	if r.Waiting > 0 && *r.Looked > silentQueue.Milliseconds() {
+		fmt.Fprintf(w, "  no waiter in the queue has looked at the lock for %v: they hang or are dead\n", brief(*r.Looked))
 	}
 	if len(r.Servers) == 1 {
 		return
@@ -85,7 +88,7 @@ const silentQueue = 5 * time.Second
 func (h Holder) String() string {
 	s := cmp.Or(h.Owner, unknownOwner)
 	if h.TTL >= 0 {
-		s += fmt.Sprintf(", for another %v", cli.Brief(time.Duration(h.TTL)*time.Millisecond))
+		s += fmt.Sprintf(", for another %v", brief(h.TTL))
 	}
 	return s
 }
@@ -96,7 +99,7 @@ func (q Waiter) String() string {
 		s += " (" + q.Kind + ")"
 	}
 	if q.Since >= 0 {
-		s += fmt.Sprintf(", for %v", cli.Brief(time.Duration(q.Since)*time.Millisecond))
+		s += fmt.Sprintf(", for %v", brief(q.Since))
 	}
 	if q.Listening != nil && !*q.Listening {
 		s += ", does not listen: dead, or connecting again"
