@@ -138,10 +138,7 @@ func (r *nodeReport) dial() (time.Duration, error) {
 
 // answered reports whether an error is a reply of a server that works and lets this user in.
 func answered(err error) bool {
-	var said redis.Error
-	if !errors.As(err, &said) {
-		return err == nil
-	}
+	said, _ := servers.Said(err)
 	switch code, _, _ := strings.Cut(string(said), " "); code {
 	case "NOPERM", "MASTERDOWN", "MISCONF":
 		return true // the user may not call PING, or the server has lost its primary or can't save; but it works
@@ -207,8 +204,8 @@ func (r *nodeReport) askTime() error {
 
 // broken reports whether an error means that the connection has ended, and is no reply.
 func broken(err error) bool {
-	var said redis.Error
-	return err != nil && !errors.As(err, &said)
+	_, reply := servers.Said(err)
+	return err != nil && !reply
 }
 
 // fields parses the reply to INFO.
@@ -256,11 +253,11 @@ func (r *nodeReport) unreached(err error) {
 
 // diagnose classifies the errors of connecting, logging in and the first commands.
 func diagnose(err error) (id, what string) {
-	var said redis.Error
+	if said, ok := servers.Said(err); ok {
+		return refusal(string(said))
+	}
 	var dns *net.DNSError
 	switch {
-	case errors.As(err, &said):
-		return refusal(string(said))
 	case errors.As(err, &dns) && !dns.IsTimeout:
 		return "dns", "has a name that can't be looked up: " + dns.Err
 	case strings.Contains(err.Error(), "tls: "): // all errors of package tls begin with this
@@ -279,7 +276,6 @@ func diagnose(err error) (id, what string) {
 
 // refusal classifies the words of a server that does not let this user in.
 func refusal(words string) (id, what string) {
-	words = string(cleaned(redis.Error(words)))
 	code, _, _ := strings.Cut(words, " ")
 	switch {
 	case code == "NOAUTH" || code == "WRONGPASS" || strings.Contains(strings.ToUpper(words), "AUTH") || strings.Contains(words, "invalid password"):
@@ -288,11 +284,4 @@ func refusal(words string) (id, what string) {
 		return "not-ready", "is not ready: " + words
 	}
 	return "refused-by-server", "does not let us work: " + words
-}
-
-// cleaned returns a server's words without the position in the library's script.
-func cleaned(said redis.Error) redis.Error {
-	var short redis.Error
-	errors.As(servers.Shortened(said), &short)
-	return short
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/cmd/redimutex/internal/servers"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -81,8 +82,8 @@ func (t *trial) attempt(g grant, l level) bool {
 
 // failed classifies the error of a trial. Some errors have nothing to do with the feature that was tried.
 func (t *trial) failed(g grant, l level, err error) {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	said, ok := servers.Said(err)
+	if !ok {
 		switch {
 		case errors.Is(err, errNoMessage):
 			t.report("pubsub", l, "does not deliver messages: %s", err)
@@ -96,7 +97,6 @@ func (t *trial) failed(g grant, l level, err error) {
 		}
 		return
 	}
-	said = cleaned(said)
 	code, _, _ := strings.Cut(strings.TrimPrefix(string(said), "ERR "), " ")
 	switch code {
 	case "READONLY":
@@ -132,8 +132,8 @@ func (t *trial) failed(g grant, l level, err error) {
 func (t *trial) fresh() (err error) {
 	for end := time.Now().Add(commandLimit); time.Now().Before(end); {
 		t.key = t.prefix + uuid.NewString()
-		var said redis.Error
-		if _, err = t.do("PTTL", t.key); !errors.As(err, &said) || !strings.HasPrefix(string(said), "MOVED ") {
+		_, err = t.do("PTTL", t.key)
+		if said, _ := servers.Said(err); !strings.HasPrefix(string(said), "MOVED ") {
 			return nil // the trial reports any other error
 		}
 	}
@@ -245,8 +245,7 @@ func (t *trial) guard() error {
 		return err
 	}
 	_, err := t.do("SET", guardMark, "0", "NX", "XX", "PX", 1)
-	var said redis.Error
-	if errors.As(err, &said) && strings.Contains(string(said), "syntax") {
+	if said, _ := servers.Said(err); strings.Contains(string(said), "syntax") {
 		return nil
 	}
 	return err

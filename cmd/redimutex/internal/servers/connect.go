@@ -9,7 +9,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/conn"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
@@ -48,7 +47,7 @@ func (n Node) Dial(ctx context.Context) error {
 
 // Redial opens a connection outside the pool, and closes it.
 func (n Node) Redial(ctx context.Context) error {
-	c, err := conn.Of(n.Pool).Dial(ctx)
+	c, err := n.Server.Source.Dial(ctx)
 	if err == nil {
 		err = c.Close()
 	}
@@ -57,7 +56,7 @@ func (n Node) Redial(ctx context.Context) error {
 
 // Get checks a connection out of the pool.
 func (n Node) Get(ctx context.Context) (redis.Conn, error) {
-	c, err := conn.Of(n.Pool).Get(ctx)
+	c, err := n.Server.Source.Get(ctx)
 	if ctx.Err() != nil && err != nil {
 		err = ErrSilent
 	}

@@ -124,19 +124,27 @@ var (
 	scriptBefore = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]+\): (?:@?\w+: ?\d+: )*|@user_script: \d+: )-?`)
 )
 
+// Said returns the error of the server in err, without the position in the library's script. ok is false if there is none: the
+// server did not answer.
+func Said(err error) (said redis.Error, ok bool) {
+	if !errors.As(err, &said) {
+		return "", false
+	}
+	if strings.Contains(string(said), "Protocol error: unauthenticated ") { // it limits what it reads before the login
+		return "NOAUTH Authentication required.", true
+	}
+	words := scriptBefore.ReplaceAllString(string(said), "")
+	return redis.Error(strings.TrimSpace(scriptBehind.ReplaceAllString(words, ""))), true
+}
+
 // Shortened removes from an error what is shown elsewhere, or what no user needs to know.
 func Shortened(err error) error {
 	var timeout interface{ Timeout() bool }
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
 		return ErrSilent
 	}
-	var said redis.Error
-	if errors.As(err, &said) {
-		if strings.Contains(string(said), "Protocol error: unauthenticated ") { // it limits what it reads before the login
-			return redis.Error("NOAUTH Authentication required.")
-		}
-		words := scriptBefore.ReplaceAllString(string(said), "")
-		return redis.Error(strings.TrimSpace(scriptBehind.ReplaceAllString(words, "")))
+	if said, ok := Said(err); ok {
+		return said
 	}
 	var op *net.OpError
 	if errors.As(err, &op) {
