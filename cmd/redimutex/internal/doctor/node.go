@@ -2,14 +2,10 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -136,16 +132,6 @@ func (r *nodeReport) dial() (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// answered reports whether an error is a reply of a server that works and lets this user in.
-func answered(err error) bool {
-	said, _ := servers.Said(err)
-	switch code, _, _ := strings.Cut(string(said), " "); code {
-	case "NOPERM", "MASTERDOWN", "MISCONF":
-		return true // the user may not call PING, or the server has lost its primary or can't save; but it works
-	}
-	return false
-}
-
 // ask collects what the server says about itself. This user may be forbidden to ask; ask fails only if the connection breaks.
 func (r *nodeReport) ask() error {
 	text, err := redis.String(r.do("INFO"))
@@ -202,12 +188,6 @@ func (r *nodeReport) askTime() error {
 	return nil
 }
 
-// broken reports whether an error means that the connection has ended, and is no reply.
-func broken(err error) bool {
-	_, reply := servers.Said(err)
-	return err != nil && !reply
-}
-
 // fields parses the reply to INFO.
 func fields(text string) map[string]string {
 	info := make(map[string]string)
@@ -243,45 +223,4 @@ func (r *nodeReport) number(field string) int64 {
 
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
-}
-
-// unreached reports why there is no working connection.
-func (r *nodeReport) unreached(err error) {
-	id, what := diagnose(err)
-	r.report(id, levelError, "%s", what)
-}
-
-// diagnose classifies the errors of connecting, logging in and the first commands.
-func diagnose(err error) (id, what string) {
-	if said, ok := servers.Said(err); ok {
-		return refusal(string(said))
-	}
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &dns) && !dns.IsTimeout:
-		return "dns", "has a name that can't be looked up: " + dns.Err
-	case strings.Contains(err.Error(), "tls: "): // all errors of package tls begin with this
-		return "tls", "TLS fails: " + strings.TrimPrefix(servers.Shortened(err).Error(), "tls: ")
-	case errors.Is(err, servers.ErrHandshake):
-		return "tls", "does not answer the TLS handshake: it has no TLS, or hangs"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "refused", "refuses connections"
-	case errors.Is(servers.Shortened(err), servers.ErrSilent):
-		return "silent", "does not answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return "unreachable", "closes the connection; does it want TLS (rediss://), or a certificate of its clients?"
-	}
-	return "unreachable", "can't be reached: " + servers.Shortened(err).Error()
-}
-
-// refusal classifies the words of a server that does not let this user in.
-func refusal(words string) (id, what string) {
-	code, _, _ := strings.Cut(words, " ")
-	switch {
-	case code == "NOAUTH" || code == "WRONGPASS" || strings.Contains(strings.ToUpper(words), "AUTH") || strings.Contains(words, "invalid password"):
-		return "auth", "refuses user or password: " + words
-	case code == "LOADING" || code == "BUSY":
-		return "not-ready", "is not ready: " + words
-	}
-	return "refused-by-server", "does not let us work: " + words
 }

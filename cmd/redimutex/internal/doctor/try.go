@@ -1,12 +1,10 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -136,117 +134,6 @@ func (t *trial) fresh() (err error) {
 		if said, _ := servers.Said(err); !strings.HasPrefix(string(said), "MOVED ") {
 			return nil // the trial reports any other error
 		}
-	}
-	return err
-}
-
-// claim returns a claim of a new token on the lock. If f is not nil, f changes the terms.
-func (t *trial) claim(f func(*server.Terms)) *server.Claim {
-	terms := &server.Terms{
-		Kind: server.Mutex, Want: server.Mutex.Want, TTL: trialTTL, Timeout: commandLimit, Fence: server.NoFence,
-	}
-	if f != nil {
-		f(terms)
-	}
-	c := new(server.Claim)
-	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Extras: server.NoExtras})
-	return c
-}
-
-func acquires(c *server.Claim, try server.Try, want server.Verdict) func() error {
-	return func() error { return must(want, c.Try(context.Background(), try)) }
-}
-
-func releases(c *server.Claim, keep time.Duration) func() error {
-	return func() error {
-		var until time.Time
-		if keep > 0 {
-			until = time.Now().Add(keep)
-		}
-		return must(server.Done, c.Release(context.Background(), time.Now(), until))
-	}
-}
-
-func (t *trial) extends(c *server.Claim) func() error {
-	return func() (err error) {
-		x := server.Extension{Claim: c, TTL: trialTTL}
-		t.server.Extend(context.Background(), time.Now(), []server.Extension{x}, func(_ int, r server.Reply) { err = must(server.Done, r) })
-		return err
-	}
-}
-
-var errNotOurs = errors.New("another client has a lock with a random name: several servers seem to be behind this address")
-
-// must turns anything but the wanted verdict into an error.
-func must(want server.Verdict, r server.Reply) error {
-	if r.Verdict == want {
-		return nil
-	}
-	if r.Err != nil {
-		return r.Err
-	}
-	return errNotOurs
-}
-
-// first runs steps until one of them fails.
-func first(steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lock takes a lock in both ways, renews it, and releases it in both ways.
-func (t *trial) lock() error {
-	scripted, quick, plain := t.claim(nil), t.claim(nil), server.Try{Plain: true} // plain works once a script has worked
-	return first(
-		func() error { _, err := t.do("PING"); return err },
-		func() error { _, err := t.do("EVAL", "return 1", 0); return err }, // for scripts that the server does not know yet
-		acquires(scripted, server.Try{}, server.Done),
-		acquires(quick, plain, server.Held), // asks for the holder
-		t.extends(scripted),
-		releases(scripted, 0),
-		acquires(quick, plain, server.Done),
-		releases(quick, time.Millisecond),
-	)
-}
-
-// fence takes a lock with a fence, and raises the fence as a Redlock does. It deletes the counter, which would otherwise stay
-// for an hour.
-func (t *trial) fence() error {
-	c := t.claim(func(terms *server.Terms) { terms.Fence = server.NextFence })
-	defer t.do("DEL", server.FenceKey(t.key)) //nolint:errcheck // otherwise it expires
-	return first(
-		acquires(c, server.Try{}, server.Done),
-		func() error { return must(server.Done, t.server.Raise(context.Background(), &c.Lock, 1, commandLimit)) },
-		releases(c, 0),
-	)
-}
-
-// replicate waits until as many replicas as the program wants have confirmed a lock.
-func (t *trial) replicate() error {
-	if t.replicas == 0 {
-		_, err := t.do("WAIT", 0, 1)
-		return err
-	}
-	c := t.claim(func(terms *server.Terms) { terms.Replicas = server.Replicas{N: t.replicas, Timeout: commandLimit} })
-	return first(acquires(c, server.Try{}, server.Done), releases(c, 0))
-}
-
-// guard tries the key of the restart guard. It must not leave one on servers whose clients do not use it. NX and XX exclude
-// each other, so the server checks the permission and writes nothing.
-func (t *trial) guard() error {
-	if t.info["cluster_enabled"] == "1" {
-		return redis.Error("CROSSSLOT the guard is one key, and scripts of a cluster stay in one slot")
-	}
-	if _, err := t.do("GET", guardMark); err != nil {
-		return err
-	}
-	_, err := t.do("SET", guardMark, "0", "NX", "XX", "PX", 1)
-	if said, _ := servers.Said(err); strings.Contains(string(said), "syntax") {
-		return nil
 	}
 	return err
 }
