@@ -113,7 +113,7 @@ func TestDoctorAdvisesWhatTheServerUnderstands(t *testing.T) {
 	} {
 		r := told(info)
 		r.prefix = "K"
-		assert.Equal(t, want, (&trial{nodeReport: r}).permissions(grant{rules: "~KEY &c +publish"}), info)
+		assert.Equal(t, want, (&trial{nodeReport: r}).permissions(feature{rules: "~KEY &c +publish"}), info)
 	}
 }
 
@@ -213,14 +213,13 @@ func TestOperationsExplainEveryFinding(t *testing.T) {
 func TestDoctorAndThePageAskForTheSamePermissions(t *testing.T) {
 	t.Parallel()
 	page := clitest.Rules(t, "permissions", "locks")
-	for feature, title := range map[string]string{
+	for name, title := range map[string]string{
 		"lock": "Lock, LockContext,", "fencing": "WithFencing, and", "queue": "WithQueue, and",
 		"replicas": "WithReplicas: also", "guard": "WithRestartGuard: also",
 	} {
-		i := slices.IndexFunc(grants, func(g grant) bool { return g.feature == feature })
-		require.GreaterOrEqual(t, i, 0, feature)
-		title = strings.Join(strings.Fields(title)[:2], " ")
-		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(grants[i].rules, "KEY", "lock:")), feature)
+		i := slices.IndexFunc(features, func(f feature) bool { return f.name == name })
+		require.GreaterOrEqual(t, i, 0, name)
+		assert.ElementsMatch(t, page[title], strings.Fields(strings.ReplaceAll(features[i].rules, "KEY", "lock:")), name)
 	}
-	assert.Len(t, page, len(grants)+1, "doctor tries each but the one of elections")
+	assert.Len(t, page, len(features)+1, "doctor tries each but the one of elections")
 }

@@ -39,12 +39,12 @@ const minTTL = 100 * time.Millisecond
 func Command() *cli.Command {
 	c := &checkup{ttl: 10 * time.Second, nodeTimeout: -1, prefix: "redimutex:doctor:"}
 	var given servers.URLs
-	var known, features []string
+	var known, names []string
 	for _, d := range checks {
 		known = append(known, d.id)
 	}
-	for _, g := range grants {
-		features = append(features, g.feature)
+	for _, f := range features {
+		names = append(names, f.name)
 	}
 	return &cli.Command{
 		Name: "doctor", Summary: "check whether the servers are fit for locks",
@@ -64,7 +64,7 @@ func Command() *cli.Command {
 			{Names: []string{"node-timeout"}, Arg: "TIME", Value: cli.Time(&c.nodeTimeout), Text: `WithNodeTimeout of your
 				program. Default: a twentieth of -ttl, 50ms at least and 3s at most`},
 			{
-				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, features...),
+				Names: []string{"need"}, Arg: "LIST", Value: cli.List(&c.needs, names...),
 				Text: `What your program uses, of fencing, queue, semaphore, readers (an RWMutex), replicas and
 					guard, with commas: that is tried, and an error if it does not work. For replicas it tries only that
 					WAIT is allowed; -replicas counts them. "-need lock" tries nothing more than a lock. Default: all is

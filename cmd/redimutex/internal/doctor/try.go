@@ -33,12 +33,12 @@ func (r *nodeReport) try() {
 	}
 	t := &trial{nodeReport: r, server: server.New(r.node.Pool)}
 	defer t.server.Close(commandLimit)
-	if !t.attempt(grants[0], levelError) { // without a lock no other feature works
+	if !t.attempt(features[0], levelError) { // without a lock no other feature works
 		return
 	}
-	for _, g := range grants[1:] {
-		if l, wanted := r.wants(g.feature); wanted && !t.gone {
-			t.attempt(g, l)
+	for _, f := range features[1:] {
+		if l, wanted := r.wants(f.name); wanted && !t.gone {
+			t.attempt(f, l)
 		}
 	}
 }
@@ -61,31 +61,31 @@ func (r *nodeReport) wants(feature string) (l level, wanted bool) {
 }
 
 // attempt runs one trial, and reports the reason if it fails.
-func (t *trial) attempt(g grant, l level) bool {
+func (t *trial) attempt(f feature, l level) bool {
 	err := t.fresh()
 	if err == nil {
-		err = g.try(t)
+		err = f.try(t)
 	}
 	if err == nil {
-		t.about.Tried = append(t.about.Tried, g.feature)
+		t.about.Tried = append(t.about.Tried, f.name)
 		return true
 	}
 	readers, writers, waiting, entitled := server.PhaseKeys(t.key)
 	for _, key := range []string{t.key, readers, writers, waiting, entitled} { // one by one: this user may be refused some
 		t.do("DEL", key) //nolint:errcheck // otherwise it expires
 	}
-	t.failed(g, l, err)
+	t.failed(f, l, err)
 	return false
 }
 
 // failed classifies the error of a trial. Some errors have nothing to do with the feature that was tried.
-func (t *trial) failed(g grant, l level, err error) {
+func (t *trial) failed(f feature, l level, err error) {
 	said, ok := servers.Said(err)
 	if !ok {
 		switch {
 		case errors.Is(err, errNoMessage):
 			t.report("pubsub", l, "does not deliver messages: %s", err)
-		case g.feature == "replicas" && t.replicas > 0:
+		case f.name == "replicas" && t.replicas > 0:
 			if !t.has("replicas") {
 				t.report("replicas", levelError, "did not get a lock to its replicas: %s", err)
 			}
@@ -115,12 +115,12 @@ func (t *trial) failed(g grant, l level, err error) {
 		t.report("not-ready", levelError, "is in a cluster that is down: %s", said)
 	default:
 		key := t.key
-		if g.feature == "guard" {
+		if f.name == "guard" {
 			key = guardMark
 		}
-		t.report(g.check, l, "does not allow what %s needs, tried on the key %s: %s", g.title, key, said)
+		t.report(f.check, l, "does not allow what %s needs, tried on the key %s: %s", f.title, key, said)
 		last := &t.findings[len(t.findings)-1]
-		if rules := t.permissions(g); rules != "" {
+		if rules := t.permissions(f); rules != "" {
 			last.Do += " ACL SETUSER NAME " + cli.Printable(rules) + exceptions(rules)
 		}
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// The rules of the grants, which the documentation repeats, are enough, and each of them is needed.
+// The rules of the features, which the documentation repeats, are enough, and each of them is needed.
 func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := redistest.Real(t, durable...)
 	user := func(without string) []string {
 		rules := []string{"reset", "resetchannels", "on", ">hunter2"}
-		for _, g := range grants {
-			for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
+		for _, f := range features {
+			for rule := range strings.FieldsSeq(strings.ReplaceAll(f.rules, "KEY", "lock:")) {
 				if rule != without {
 					rules = append(rules, rule)
 				}
@@ -41,16 +41,16 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	d := finds(t, exitWarnings, "unchecked", urls, args...) // it may not call INFO
 	assert.Equal(t, []string{"lock", "fencing", "queue", "semaphore", "readers", "replicas", "guard"}, d.Servers[0].Tried)
 
-	for _, g := range grants {
-		for rule := range strings.FieldsSeq(strings.ReplaceAll(g.rules, "KEY", "lock:")) {
+	for _, f := range features {
+		for rule := range strings.FieldsSeq(strings.ReplaceAll(f.rules, "KEY", "lock:")) {
 			if rule == "+getrange" || rule == "+role" || len(redistest.Rules(rule)) == 0 {
 				continue // everything works without it, but not as well
 			}
 			s.SetUser("lock", user(rule)...)
 			status, d := doctor(t, urls, args...)
 			assert.Equal(t, exitUnusable, status, rule)
-			assert.Contains(t, d.ids(), g.check, rule)
-			assert.Contains(t, d.the(t, g.check).Do, "ACL SETUSER NAME "+strings.ReplaceAll(g.rules, "KEY", "lock:"))
+			assert.Contains(t, d.ids(), f.check, rule)
+			assert.Contains(t, d.the(t, f.check).Do, "ACL SETUSER NAME "+strings.ReplaceAll(f.rules, "KEY", "lock:"))
 		}
 	}
 
@@ -85,7 +85,7 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 				user = append(user, "&*")
 			}
 			s.Do("ACL", user...)
-			for range len(grants) + 1 {
+			for range len(features) + 1 {
 				_, d := doctor(t, []string{"redis://lock:hunter2@" + s.Addr()}, "-key", "lock:",
 					"-need", "fencing,queue,semaphore,readers,replicas,guard", "-ignore", "persistence,unchecked")
 				if len(d.Findings) == 0 {

@@ -6,17 +6,17 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// A grant is the set of permissions that a feature needs on the server. KEY stands for the common prefix of the names of
-// locks. docs/security.md lists the permissions too.
-type grant struct {
-	feature string
-	title   string // as the library calls it
-	check   string // the finding if the feature does not work
-	rules   string
-	try     func(*trial) error
+// A feature is what a program may use of the library.
+type feature struct {
+	name  string // for -need
+	title string // as the library calls it
+	check string // the finding if the feature does not work
+	rules string // the permissions that it needs. KEY stands for the common prefix of the names of locks
+	try   func(*trial) error
 }
 
-var grants = []grant{
+// features are all features that doctor tries. docs/security.md lists their permissions too.
+var features = []feature{
 	{"lock", "a lock", "cannot-lock", "~KEY* +set +getrange +del +pexpire +pttl +time +eval +evalsha +ping", (*trial).lock},
 	{"fencing", "WithFencing", "cannot-fence", "~redimutex:fence:{KEY*} +get", (*trial).fence},
 	{
@@ -45,11 +45,11 @@ func exceptions(rules string) string {
 	return " (without ~ where the user has ~*" + channels + ")"
 }
 
-// permissions returns the rules of a grant as the server understands them: none before Redis 6, and no rules for channels
+// permissions returns the rules of a feature as the server understands them: none before Redis 6, and no rules for channels
 // before 6.2.
-func (t *trial) permissions(g grant) string {
+func (t *trial) permissions(f feature) string {
 	var rules []string
-	for rule := range strings.FieldsSeq(g.rules) {
+	for rule := range strings.FieldsSeq(f.rules) {
 		if !t.older(6, 0) && (!t.older(6, 2) || !strings.HasPrefix(rule, "&")) {
 			rule = strings.Replace(rule, ":{KEY*}", siblings(t.prefix), 1)
 			rules = append(rules, strings.ReplaceAll(rule, "KEY", t.prefix))
