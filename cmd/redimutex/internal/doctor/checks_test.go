@@ -51,10 +51,10 @@ func TestDoctorTellsTheKindsOfServersApart(t *testing.T) {
 		r.checkRole()
 		assert.Equal(t, want.software, r.about.Software)
 		if d := (&diagnosis{Findings: r.findings}); want.id == "" {
-			assert.Empty(t, d.ids(), info)
+			assert.Empty(t, ids(d.Findings), info)
 		} else {
-			assert.Equal(t, []string{want.id}, d.ids(), info)
-			assert.Equal(t, levelError, d.the(t, want.id).Level, info)
+			assert.Equal(t, []string{want.id}, ids(d.Findings), info)
+			assert.Equal(t, levelError, the(t, d.Findings, want.id).Level, info)
 		}
 	}
 }
@@ -68,15 +68,15 @@ func TestDoctorSaysWhereMinReplicasIsNotEnforced(t *testing.T) {
 		r.config = map[string]string{"min-replicas-to-write": "1"}
 		r.checkReplicas()
 		if enforced {
-			assert.Empty(t, (&diagnosis{Findings: r.findings}).ids(), info)
+			assert.Empty(t, ids(r.findings), info)
 		} else {
-			f := (&diagnosis{Findings: r.findings}).the(t, "min-replicas")
+			f := the(t, r.findings, "min-replicas")
 			assert.Equal(t, levelWarning, f.Level, info)
 			assert.Contains(t, f.What, "does not enforce it for scripts")
 			assert.NotContains(t, f.What, "refuses", "there are enough")
 			r.findings, r.config = nil, map[string]string{"min-replicas-to-write": "2"}
 			r.checkReplicas()
-			assert.Contains(t, (&diagnosis{Findings: r.findings}).the(t, "min-replicas").What, "refuses single commands now")
+			assert.Contains(t, the(t, r.findings, "min-replicas").What, "refuses single commands now")
 		}
 	}
 }
@@ -135,12 +135,12 @@ func TestDoctorSeesReplicasThatLag(t *testing.T) {
 		r := told(lags)
 		r.replicas, r.config = c.wanted, map[string]string{"min-replicas-to-write": c.least}
 		r.checkReplicas()
-		assert.Equal(t, c.ids, (&diagnosis{Findings: r.findings}).ids(), name)
+		assert.Equal(t, c.ids, ids(r.findings), name)
 	}
 	r := told("connected_slaves:2 slave0:state=online,lag=0 slave1:state=online,lag=1")
 	r.replicas, r.config = 1, map[string]string{"min-replicas-to-write": "2"}
 	r.checkReplicas()
-	f := (&diagnosis{Findings: r.findings}).the(t, "min-replicas")
+	f := the(t, r.findings, "min-replicas")
 	assert.Equal(t, levelWarning, f.Level, "two are there, and the server is stricter than the program")
 }
 
@@ -152,16 +152,16 @@ func TestDoctorComparesClocksWithOursAndWithEachOther(t *testing.T) {
 		r.checkClock()
 		return r
 	}
-	ids := func(reports ...*nodeReport) []string {
+	skews := func(reports ...*nodeReport) []string {
 		c := &checkup{several: true}
-		return c.conclude(reports).ids()
+		return ids(c.conclude(reports).Findings)
 	}
 	const ms = time.Millisecond
-	assert.Empty(t, ids(at("a", 299*ms, 0), at("b", 0, 0), at("c", ms, 0)))
-	assert.Equal(t, []string{"clock-skew"}, ids(at("a", 301*ms, 0), at("b", 0, 0), at("c", ms, 0)))
-	assert.Equal(t, []string{"clock-skew"}, ids(at("a", -time.Hour, time.Second), at("b", 0, 0), at("c", 0, 0)))
-	assert.Empty(t, ids(at("a", 400*ms, 200*ms), at("b", 0, 0), at("c", ms, 0)), "a slow network explains it")
-	assert.Equal(t, []string{"clock-skew"}, ids(at("a", 200*ms, 0), at("b", -200*ms, 0), at("c", 0, 0)), "each is near ours")
+	assert.Empty(t, skews(at("a", 299*ms, 0), at("b", 0, 0), at("c", ms, 0)))
+	assert.Equal(t, []string{"clock-skew"}, skews(at("a", 301*ms, 0), at("b", 0, 0), at("c", ms, 0)))
+	assert.Equal(t, []string{"clock-skew"}, skews(at("a", -time.Hour, time.Second), at("b", 0, 0), at("c", 0, 0)))
+	assert.Empty(t, skews(at("a", 400*ms, 200*ms), at("b", 0, 0), at("c", ms, 0)), "a slow network explains it")
+	assert.Equal(t, []string{"clock-skew"}, skews(at("a", 200*ms, 0), at("b", -200*ms, 0), at("c", 0, 0)), "each is near ours")
 }
 
 func TestDoctorHoldsLatencyAgainstTheNodeTimeout(t *testing.T) {

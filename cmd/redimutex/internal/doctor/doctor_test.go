@@ -21,7 +21,11 @@ import (
 // doctor runs the command on servers. The TTL is long, so that a slow machine causes no finding.
 func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
 	t.Helper()
-	status, out, stderr := clitest.Call(doctorArgs(urls, args...)...)
+	args = append([]string{"doctor", "-json", "-ttl", "10m"}, args...)
+	for _, u := range urls {
+		args = append(args, "-redis", u)
+	}
+	status, out, stderr := clitest.Call(args...)
 	assert.Empty(t, stderr)
 	d := new(diagnosis)
 	require.NoError(t, json.Unmarshal([]byte(out), d), out)
@@ -36,30 +40,22 @@ func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
 }
 
 // finds is doctor that also checks the exit status and the names of all findings that are not ok.
-func finds(t *testing.T, status int, ids string, urls []string, args ...string) *diagnosis {
+func finds(t *testing.T, status int, want string, urls []string, args ...string) *diagnosis {
 	t.Helper()
 	is, d := doctor(t, urls, args...)
-	assert.Equal(t, status, is, "%v: %v", args, d.ids())
-	if ids != someFindings {
-		assert.Equal(t, ids, strings.Join(d.ids(), " "), args)
+	assert.Equal(t, status, is, "%v: %v", args, d.Findings)
+	if want != someFindings {
+		assert.Equal(t, want, strings.Join(ids(d.Findings), " "), "%v: %v", args, d.Findings)
 	}
 	return d
 }
 
 const someFindings = "some" // the test looks at the findings itself
 
-func doctorArgs(urls []string, args ...string) []string {
-	all := append([]string{"doctor", "-json", "-ttl", "10m"}, args...)
-	for _, u := range urls {
-		all = append(all, "-redis", u)
-	}
-	return all
-}
-
 // ids returns the names of all findings that are not ok.
-func (d *diagnosis) ids() []string {
+func ids(all []finding) []string {
 	ids := []string{}
-	for _, f := range d.Findings {
+	for _, f := range all {
 		if f.Level != levelOK {
 			ids = append(ids, f.ID)
 		}
@@ -69,23 +65,31 @@ func (d *diagnosis) ids() []string {
 }
 
 // the returns the finding with that name.
-func (d *diagnosis) the(t *testing.T, id string) finding {
+func the(t *testing.T, all []finding, id string) finding {
 	t.Helper()
-	for _, f := range d.Findings {
+	for _, f := range all {
 		if f.ID == id && f.Level != levelOK {
 			return f
 		}
 	}
-	require.Fail(t, "there is no finding "+id, "%v", d.ids())
+	require.Fail(t, "there is no finding "+id, "%v", ids(all))
 	return finding{}
 }
 
-// durable are the arguments of a server that keeps its data.
-var durable = []string{"--appendonly", "yes"}
+// login returns the URL of a server for a user.
+func login(user string, s *redistest.Server) string {
+	return "redis://" + user + ":hunter2@" + s.Addr()
+}
+
+// durable starts a server that keeps its data.
+func durable(t *testing.T, args ...string) *redistest.Server {
+	t.Helper()
+	return redistest.Real(t, append(args, "--appendonly", "yes")...)
+}
 
 func TestDoctorFindsNothingWrongWithAHealthyServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	d := finds(t, cli.OK, someFindings, []string{s.URL()}, "-need", "fencing,queue,replicas,guard", "-ignore", "persistence")
 	assert.Equal(t, statusFine, d.Status)
 	assert.Empty(t, d.Findings)
@@ -114,14 +118,14 @@ func TestDoctorIsContentWithTheSettingsThatAreRecommended(t *testing.T) {
 
 func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, append([]string{"--maxmemory-policy", "volatile-lru"}, durable...)...)
+	s := durable(t, "--maxmemory-policy", "volatile-lru")
 	d := finds(t, exitWarnings, "eviction", []string{s.URL()})
-	assert.Contains(t, d.the(t, "eviction").What, "once maxmemory is set")
+	assert.Contains(t, the(t, d.Findings, "eviction").What, "once maxmemory is set")
 
 	s.Do("CONFIG", "SET", "maxmemory", "100mb")
 	s.Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	d = finds(t, exitWarnings, "eviction", []string{s.URL()})
-	assert.Contains(t, d.the(t, "eviction").What, "maxmemory-policy allkeys-lru")
+	assert.Contains(t, the(t, d.Findings, "eviction").What, "maxmemory-policy allkeys-lru")
 
 	out, _ := clitest.Ends(t, exitWarnings, "doctor", "-ttl", "10m", "-redis", s.URL())
 	assert.Contains(t, out, "  warning eviction: "+s.Addr()+"/0 evicts keys when its memory is full")
@@ -137,10 +141,10 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 
 func TestDoctorSeesAFullMemory(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, append([]string{"--maxmemory", "1kb"}, durable...)...)
+	s := durable(t, "--maxmemory", "1kb")
 	d := finds(t, exitUnusable, someFindings, []string{s.URL()})
 	assert.Equal(t, levelError, d.Findings[len(d.Findings)-1].Level)
-	assert.Contains(t, d.ids(), "memory")
+	assert.Contains(t, ids(d.Findings), "memory")
 }
 
 func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
@@ -167,28 +171,28 @@ func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
 	}
 	finds(t, cli.OK, "", urls)
 	_, d = doctor(t, urls, "-need", "guard")
-	assert.Contains(t, d.the(t, "persistence").What, "which the restart guard does not notice")
+	assert.Contains(t, the(t, d.Findings, "persistence").What, "which the restart guard does not notice")
 	servers[0].Do("CONFIG", "SET", "appendonly", "no")
 	servers[0].Do("CONFIG", "SET", "save", "60 1")
 	d = finds(t, exitWarnings, "persistence", urls)
-	assert.Contains(t, d.the(t, "persistence").What, "snapshots alone")
+	assert.Contains(t, the(t, d.Findings, "persistence").What, "snapshots alone")
 }
 
 func TestDoctorSeesThatOneServerHasTwoNames(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	d := finds(t, exitUnusable, "even same-server", []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)})
-	assert.Equal(t, "", d.the(t, "same-server").Server, "it is about both")
-	assert.Equal(t, levelError, d.the(t, "same-server").Level)
+	assert.Equal(t, "", the(t, d.Findings, "same-server").Server, "it is about both")
+	assert.Equal(t, levelError, the(t, d.Findings, "same-server").Level)
 	finds(t, exitUnusable, "even", []string{s.URL(), strings.Replace(s.URL(), "127.0.0.1", "localhost", 1)}, "-ignore", "same-server")
 }
 
 func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	s.Do("EVAL", "for i = 1, 1e8 do end", 1, "hunter2")
 	_, d := doctor(t, []string{s.URL()}, "-node-timeout", "50ms")
-	f := d.the(t, "slow-commands")
+	f := the(t, d.Findings, "slow-commands")
 	assert.Regexp(t, "[0-9] times? in the last hour", f.What, "a server that was stopped meanwhile may count others too")
 	assert.Contains(t, f.What, "EVAL")
 	assert.NotContains(t, f.What, "hunter2")
@@ -202,7 +206,7 @@ func TestDoctorSeesWhatBlockedTheServerAndShowsNoArguments(t *testing.T) {
 
 func TestDoctorSeesAServerThatIsBusy(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, append([]string{"--lua-time-limit", "10"}, durable...)...)
+	s := durable(t, "--lua-time-limit", "10")
 	c, err := redis.Dial("tcp", s.Addr())
 	require.NoError(t, err)
 	defer c.Close()
@@ -220,23 +224,23 @@ func TestDoctorSeesAServerThatIsBusy(t *testing.T) {
 	status, d := doctor(t, []string{s.URL()})
 	s.Do("SCRIPT", "KILL")
 	assert.Equal(t, exitUnusable, status)
-	assert.Equal(t, []string{"not-ready"}, d.ids())
+	assert.Equal(t, []string{"not-ready"}, ids(d.Findings))
 }
 
 func TestDoctorSaysWhatANodeOfAClusterMeans(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, append([]string{"--cluster-enabled", "yes"}, durable...)...)
+	s := durable(t, "--cluster-enabled", "yes")
 	s.ServeAlone()
 	d := finds(t, exitWarnings, "cluster", []string{s.URL()})
 	assert.Equal(t, []string{"lock", "fencing", "queue", "semaphore", "readers"}, d.Servers[0].Tried)
 
 	d = finds(t, exitUnusable, someFindings, []string{s.URL()}, "-need", "guard")
-	assert.Contains(t, d.the(t, "cannot-guard").What, "CROSSSLOT")
+	assert.Contains(t, the(t, d.Findings, "cannot-guard").What, "CROSSSLOT")
 
-	other := redistest.Real(t, durable...)
-	third := redistest.Real(t, durable...)
+	other := durable(t)
+	third := durable(t)
 	_, d = doctor(t, []string{s.URL(), other.URL(), third.URL()})
-	assert.Equal(t, levelError, d.the(t, "cluster").Level, "it is no server for a Redlock")
+	assert.Equal(t, levelError, the(t, d.Findings, "cluster").Level, "it is no server for a Redlock")
 }
 
 func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
@@ -261,10 +265,10 @@ func TestDoctorTriesKeysThatTheNodeServes(t *testing.T) {
 
 	redistest.Needs(t, redistest.ACL)
 	n := c.Nodes[0]
-	n.SetUser("billing", "reset", "resetchannels", "on", ">pw", "~lock:*", "~redimutex:fence:{lock:*}",
+	n.SetUser("billing", "reset", "resetchannels", "on", ">hunter2", "~lock:*", "~redimutex:fence:{lock:*}",
 		"+set", "+getrange", "+del", "+pexpire", "+pttl", "+time", "+eval", "+evalsha", "+ping", "+get")
 	for range 4 {
-		finds(t, cli.OK, "", []string{"redis://billing:pw@" + n.Addr()}, "-need", "fencing", "-key", "lock:", "-ignore", "unchecked")
+		finds(t, cli.OK, "", []string{login("billing", n)}, "-need", "fencing", "-key", "lock:", "-ignore", "unchecked")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	user := func(without string) []string {
 		rules := []string{"reset", "resetchannels", "on", ">hunter2"}
 		for _, f := range features {
@@ -35,7 +35,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 		return rules
 	}
 	args := []string{"-key", "lock:", "-need", "fencing,queue,semaphore,readers,replicas,guard", "-ignore", "persistence"}
-	urls := []string{"redis://lock:hunter2@" + s.Addr()}
+	urls := []string{login("lock", s)}
 
 	s.SetUser("lock", user("")...)
 	d := finds(t, exitWarnings, "unchecked", urls, args...) // it may not call INFO
@@ -49,8 +49,8 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 			s.SetUser("lock", user(rule)...)
 			status, d := doctor(t, urls, args...)
 			assert.Equal(t, exitUnusable, status, rule)
-			assert.Contains(t, d.ids(), f.check, rule)
-			assert.Contains(t, d.the(t, f.check).Do, "ACL SETUSER NAME "+strings.ReplaceAll(f.rules, "KEY", "lock:"))
+			assert.Contains(t, ids(d.Findings), f.check, rule)
+			assert.Contains(t, the(t, d.Findings, f.check).Do, "ACL SETUSER NAME "+strings.ReplaceAll(f.rules, "KEY", "lock:"))
 		}
 	}
 
@@ -61,7 +61,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 // A user who follows doctor's advice until there is none has all permissions.
 func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	channels := []string{} // a Redis 6.0 has no rules for them
 	if redistest.Builds()[0].Has(redistest.ChannelRules) {
 		channels = append(channels, "resetchannels")
@@ -86,7 +86,7 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 			}
 			s.Do("ACL", user...)
 			for range len(features) + 1 {
-				_, d := doctor(t, []string{"redis://lock:hunter2@" + s.Addr()}, "-key", "lock:",
+				_, d := doctor(t, []string{login("lock", s)}, "-key", "lock:",
 					"-need", "fencing,queue,semaphore,readers,replicas,guard", "-ignore", "persistence,unchecked")
 				if len(d.Findings) == 0 {
 					return
@@ -113,11 +113,11 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL, redistest.ChannelRules)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	for i, prefix := range []string{"lock:", "lock:{user:17}:", "lock:}", "lock:{}:"} {
 		user := fmt.Sprint("user", i)
 		s.SetUser(user, "reset", "resetchannels", "on", ">hunter2", "~"+prefix+"*", "&redimutex:*", "+@all", "-info")
-		urls := []string{"redis://" + user + ":hunter2@" + s.Addr()}
+		urls := []string{login(user, s)}
 		args := []string{"-key", prefix, "-need", "fencing,queue,readers", "-ignore", "unchecked"}
 		d := finds(t, exitUnusable, "cannot-fence cannot-queue cannot-read", urls, args...)
 		for _, f := range d.Findings {
@@ -132,22 +132,22 @@ func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
 func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
-	urls := []string{"redis://lock:hunter2@" + s.Addr()}
+	urls := []string{login("lock", s)}
 	finds(t, exitWarnings, "cannot-fence cannot-queue cannot-read", urls, "-key", "lock:")
 	finds(t, exitUnusable, "cannot-fence", urls, "-key", "lock:", "-need", "fencing")
 	finds(t, cli.OK, someFindings, urls, "-key", "lock:", "-need", "lock")
 	d := finds(t, exitUnusable, someFindings, urls, "-need", "lock")
-	assert.Contains(t, d.the(t, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
+	assert.Contains(t, the(t, d.Findings, "cannot-lock").Do, "-key PREFIX", "it may be the key that is not allowed")
 }
 
 func TestDoctorTellsNoClockThatItMayNotRead(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-time")
-	url := "redis://lock:hunter2@" + s.Addr()
+	url := login("lock", s)
 	_, d := doctor(t, []string{url})
 	assert.Nil(t, d.Servers[0].ClockOffset)
 	assert.NotZero(t, d.Servers[0].Ping)
@@ -162,22 +162,22 @@ func TestDoctorTellsNoClockThatItMayNotRead(t *testing.T) {
 func TestDoctorLeavesNothingOfATrialThatFailsHalfway(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	s.SetUser("lock", "reset", "on", ">hunter2", "~*", "&*", "+@all", "-zunionstore")
-	finds(t, exitWarnings, "cannot-read", []string{"redis://lock:hunter2@" + s.Addr()})
+	finds(t, exitWarnings, "cannot-read", []string{login("lock", s)})
 	assert.Empty(t, s.Keys())
 }
 
 func TestDoctorSeesACommandThatWasSwitchedOff(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, append([]string{"--rename-command", "EVALSHA", ""}, durable...)...)
+	s := durable(t, "--rename-command", "EVALSHA", "")
 	d := finds(t, exitUnusable, "cannot-lock", []string{s.URL()})
-	assert.Contains(t, strings.ToLower(d.the(t, "cannot-lock").What), "evalsha")
+	assert.Contains(t, strings.ToLower(the(t, d.Findings, "cannot-lock").What), "evalsha")
 }
 
 func TestDoctorSeesThatMessagesDoNotArrive(t *testing.T) {
 	t.Parallel()
-	s := redistest.Real(t, durable...)
+	s := durable(t)
 	mute := redistest.NewRelay(t, "", func(r *redistest.Relay, client net.Conn) {
 		server, err := r.Dial(s.Addr())
 		if err != nil {
@@ -209,7 +209,7 @@ func TestDoctorSeesAReplica(t *testing.T) {
 	primary, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
 	d := finds(t, exitUnusable, "replica", []string{replica.URL()}, "-ignore", "persistence")
-	assert.Contains(t, d.the(t, "replica").What, "is a replica of "+primary.Addr())
+	assert.Contains(t, the(t, d.Findings, "replica").What, "is a replica of "+primary.Addr())
 
 	replica.Do("CONFIG", "SET", "replica-serve-stale-data", "no")
 	primary.Kill()
@@ -218,7 +218,7 @@ func TestDoctorSeesAReplica(t *testing.T) {
 		return strings.Contains(string(info), "master_link_status:down")
 	})
 	d = finds(t, exitUnusable, "replica", []string{replica.URL()}, "-ignore", "persistence")
-	assert.Contains(t, d.the(t, "replica").What, "its link to that is down")
+	assert.Contains(t, the(t, d.Findings, "replica").What, "its link to that is down")
 }
 
 func TestDoctorSeesAReplicaThatItMayNotAsk(t *testing.T) {
@@ -226,7 +226,7 @@ func TestDoctorSeesAReplicaThatItMayNotAsk(t *testing.T) {
 	_, replicas := redistest.Replicas(t, 1)
 	replica := replicas[0]
 	replica.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-info", "-role")
-	finds(t, exitUnusable, "replica", []string{"redis://lock:hunter2@" + replica.Addr()}, "-ignore", "persistence,unchecked", "-need", "lock") // it shows when a lock is tried
+	finds(t, exitUnusable, "replica", []string{login("lock", replica)}, "-ignore", "persistence,unchecked", "-need", "lock") // it shows when a lock is tried
 }
 
 func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
@@ -239,7 +239,7 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 
 	redistest.Needs(t, redistest.ACL)
 	primary.SetUser("mute", "on", ">hunter2", "~*", "&*", "+@all", "-wait")
-	url := "redis://mute:hunter2@" + primary.Addr()
+	url := login("mute", primary)
 	finds(t, exitUnusable, "cannot-wait", []string{url}, "-replicas", "1", "-ignore", "unchecked") // what is asked for has to work
 	finds(t, exitWarnings, someFindings, []string{url}, "-ignore", "unchecked")
 
@@ -248,7 +248,6 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	replicas[0].Kill()
 	redistest.Wait(t, "the primary notices", func() bool { return primary.Online() == 0 })
 	finds(t, exitUnusable, "min-replicas", []string{primary.URL()})
-	redistest.Needs(t, redistest.ACL)
 	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-config", "-info")
-	finds(t, exitUnusable, "min-replicas", []string{"redis://lock:hunter2@" + primary.Addr()}, "-ignore", "unchecked") // it shows when a lock is tried
+	finds(t, exitUnusable, "min-replicas", []string{login("lock", primary)}, "-ignore", "unchecked") // it shows when a lock is tried
 }

@@ -63,6 +63,18 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 	}
 }
 
+func TestAConnectionIsPrivateByTLSOrWithinThisMachine(t *testing.T) {
+	t.Parallel()
+	for url, private := range map[string]bool{
+		"redis://127.0.0.1": true, "redis://localhost": true, "redis://[::1]": true, "unix:///socket": true,
+		"rediss://example.com": true, "redis://example.com": false, "redis://10.0.0.1": false,
+	} {
+		nodes, err := Find(URLs{url}, QuickTimeout)
+		require.NoError(t, err)
+		assert.Equal(t, private, nodes[0].Private, url)
+	}
+}
+
 // Two unset variables in a list leave such a value.
 func TestAVariableWithoutAURLIsAnErrorAndNotAnotherServer(t *testing.T) {
 	t.Setenv(EnvURL, " , ")
