@@ -13,14 +13,14 @@ import (
 
 // A crew is the worker processes of one round, as seen by the demo. Only one goroutine uses it.
 type crew struct {
-	workers []*crewWorker
+	workers []*process
 	began   time.Time   // by the wall clock, as the workers' times
 	reports chan report // of all workers
 	alive   int
 }
 
-// A crewWorker is one of the processes.
-type crewWorker struct {
+// A process is that of one worker.
+type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser // closing it makes the worker stop
 }
@@ -35,14 +35,14 @@ type report struct {
 }
 
 // startCrew starts the workers and gives them their job.
-func startCrew(j demoJob, stderr io.Writer) (*crew, error) {
+func startCrew(j job, stderr io.Writer) (*crew, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	c := &crew{began: time.Now().Round(0), reports: make(chan report)}
-	for n := range demoWorkers {
-		w := &crewWorker{cmd: exec.Command(self, workerVerb)}
+	for n := range workerCount {
+		w := &process{cmd: exec.Command(self, workerVerb)}
 		w.cmd.Stderr = stderr
 		in, inErr := w.cmd.StdinPipe()
 		out, outErr := w.cmd.StdoutPipe()

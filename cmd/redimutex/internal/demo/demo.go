@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	demoWorkers    = 4
-	demoGoroutines = 4
-	demoUpdates    = 6 // of each goroutine in a round
-	demoTTL        = time.Second
+	workerCount    = 4
+	goroutineCount = 4
+	updateCount    = 6 // of each goroutine in a round
+	lockTTL        = time.Second
 
 	// The parts of the demo are bounded, so that it ends within 20 s on any machine.
-	demoLimit = 18 * time.Second
+	timeLimit = 18 * time.Second
 )
 
 // A demo is what the command line asked for.
@@ -46,11 +46,11 @@ func Command() *cli.Command {
 		Name: "demo", Summary: "see processes race, without a lock and with it",
 		About: []cli.Block{
 			cli.Para(fmt.Sprintf(`Shows what the lock is for, on real processes: %d workers with %d goroutines each raise one
-				counter in a file. They read it, think for a moment, and write it back.`, demoWorkers, demoGoroutines)),
+				counter in a file. They read it, think for a moment, and write it back.`, workerCount, goroutineCount)),
 			cli.Sub("Round 1", "without a lock: updates get lost."),
 			cli.Sub("Round 2", "with the lock: none is."),
 			cli.Sub("Round 3", fmt.Sprintf(`with the lock, and a process that holds it is killed halfway through an update: the
-				lock comes free by itself when its TTL of %s is over, and nothing is lost.`, inSeconds(demoTTL))),
+				lock comes free by itself when its TTL of %s is over, and nothing is lost.`, inSeconds(lockTTL))),
 			cli.Para("It takes about ten seconds, and needs nothing installed."),
 		},
 		Flags: []*cli.Flag{
@@ -65,7 +65,7 @@ func Command() *cli.Command {
 			if err := cli.NoWords(in); err != nil {
 				return 0, err
 			}
-			s, err := openDemoServer(d.urls)
+			s, err := openServer(d.urls)
 			if err != nil {
 				return 0, err
 			}
@@ -73,7 +73,7 @@ func Command() *cli.Command {
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // head may end first, and the folder must go all the same
 			ctx, stop := cli.UntilSignal(context.Background())
 			defer stop()
-			ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, errors.New("it took too long"))
+			ctx, cancel := context.WithTimeoutCause(ctx, timeLimit, errors.New("it took too long"))
 			defer cancel()
 			return d.report(ctx, d.run(ctx, s))
 		},
@@ -81,7 +81,7 @@ func Command() *cli.Command {
 }
 
 // run plays the rounds. report deals with its errors.
-func (d *demo) run(ctx context.Context, s *demoServer) error {
+func (d *demo) run(ctx context.Context, s *lockServer) error {
 	if err := s.probe(ctx); err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func (d *demo) run(ctx context.Context, s *demoServer) error {
 	defer c.close()
 	width, _ := cli.Size(d.t.Out)
 	cli.Wrap(d.t.Out, "", "", fmt.Sprintf(`%d processes with %d goroutines each raise one counter in a file: they read it, think for a
-		moment, and write it back.`, demoWorkers, demoGoroutines), width)
+		moment, and write it back.`, workerCount, goroutineCount), width)
 	fmt.Fprintln(d.t.Out)
 	cli.Wrap(d.t.Out, "", "", fmt.Sprintf("The lock is the key %s on %s.", s.key, s.name), width)
 	var results []*result
-	for i, r := range demoRounds {
+	for i, r := range rounds {
 		fmt.Fprintf(d.t.Out, "\n%d. %s\n\n", i+1, r.title)
 		res, err := d.play(ctx, s, c, r)
 		if err != nil {
@@ -120,7 +120,7 @@ func (d *demo) run(ctx context.Context, s *demoServer) error {
 }
 
 // play plays a round with new worker processes.
-func (d *demo) play(ctx context.Context, s *demoServer, c *counter, r round) (*result, error) {
+func (d *demo) play(ctx context.Context, s *lockServer, c *counter, r round) (*result, error) {
 	if err := c.write(0); err != nil {
 		return nil, err
 	}
@@ -170,8 +170,8 @@ func (d *demo) report(ctx context.Context, err error) (int, error) {
 	return cli.Failure, nil
 }
 
-// A demoServer has the lock of the demo: an embedded server, or the servers of the command line.
-type demoServer struct {
+// A lockServer has the lock of the demo: an embedded server, or the servers of the command line.
+type lockServer struct {
 	urls     servers.URLs // may contain passwords
 	name     string
 	key      string
@@ -184,9 +184,9 @@ type serverError struct{ words string }
 
 func (e *serverError) Error() string { return e.words }
 
-// openDemoServer finds the given servers, or starts an embedded one if none are given.
-func openDemoServer(given servers.URLs) (*demoServer, error) {
-	s := &demoServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
+// openServer finds the given servers, or starts an embedded one if none are given.
+func openServer(given servers.URLs) (*lockServer, error) {
+	s := &lockServer{urls: given, key: "demo:" + strings.ToLower(rand.Text()[:8])}
 	if len(given) == 0 {
 		if strconv.IntSize == 32 {
 			return nil, errors.New("on a system of 32 bits the demo needs a real server, because the embedded one cuts times to 32 bits: give -redis URL")
@@ -198,7 +198,7 @@ func openDemoServer(given servers.URLs) (*demoServer, error) {
 		}
 		s.urls = servers.URLs{"redis://" + s.embedded.Addr()}
 	}
-	nodes, err := servers.Find(s.urls, demoTTL/4)
+	nodes, err := servers.Find(s.urls, lockTTL/4)
 	s.nodes, s.name = nodes, nodes.Names()
 	if s.embedded != nil {
 		s.name = "a server inside the demo"
@@ -208,10 +208,10 @@ func openDemoServer(given servers.URLs) (*demoServer, error) {
 
 // probe locks and unlocks once. So a server that is unreachable, refuses this user or is read-only is reported before the demo
 // begins.
-func (s *demoServer) probe(ctx context.Context) error {
+func (s *lockServer) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, servers.DialTimeout)
 	defer cancel()
-	c := demoClient(s.nodes, "demo")
+	c := newClient(s.nodes, "demo")
 	defer c.Close()
 	m := c.Mutex(s.key)
 	err := s.nodes.Connect(ctx)
@@ -231,7 +231,7 @@ func (s *demoServer) probe(ctx context.Context) error {
 }
 
 // close deletes the key, which a killed holder may have left behind, and ends the embedded server.
-func (s *demoServer) close() {
+func (s *lockServer) close() {
 	if s.embedded == nil {
 		for _, n := range s.nodes {
 			s.remove(n)
@@ -244,7 +244,7 @@ func (s *demoServer) close() {
 }
 
 // remove deletes the key, if the server answers. Otherwise the key expires.
-func (s *demoServer) remove(n servers.Node) {
+func (s *lockServer) remove(n servers.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), servers.QuickTimeout)
 	defer cancel()
 	c, err := n.Get(ctx)
@@ -255,13 +255,13 @@ func (s *demoServer) remove(n servers.Node) {
 	redis.DoContext(c, ctx, "DEL", s.key) //nolint:errcheck // it expires
 }
 
-// demoClient returns a Client with the options of the demo. Waiters poll, so that any server will do. They poll often, because
+// newClient returns a Client with the options of the demo. Waiters poll, so that any server will do. They poll often, because
 // turns take only a few milliseconds here.
-func demoClient(nodes servers.Set, owner string) *redimutex.Client {
+func newClient(nodes servers.Set, owner string) *redimutex.Client {
 	return redimutex.NewClient(nodes.Pools(),
-		redimutex.WithTTL(demoTTL),
+		redimutex.WithTTL(lockTTL),
 		redimutex.WithPollInterval(10*time.Millisecond),
-		redimutex.WithNodeTimeout(demoTTL/4), // a busy machine is not a broken server
+		redimutex.WithNodeTimeout(lockTTL/4), // a busy machine is not a broken server
 		redimutex.WithOwner(owner),
 		redimutex.WithLogger(slog.New(slog.DiscardHandler)), // it would write into the picture
 	)

@@ -184,11 +184,11 @@ func TestAReleaseThatIsLateDoesNotEndTheDemo(t *testing.T) {
 	var slow atomic.Bool
 	front.On(func([]string) redistest.Fate {
 		if len(s.Keys()) > 0 && !slow.Swap(true) { // the next command is the release
-			return redistest.Fate{Delay: demoTTL}
+			return redistest.Fate{Delay: lockTTL}
 		}
 		return redistest.Fate{}
 	})
-	d, err := openDemoServer(servers.URLs{"redis://" + front.Addr()})
+	d, err := openServer(servers.URLs{"redis://" + front.Addr()})
 	require.NoError(t, err)
 	defer d.close()
 	require.NoError(t, d.probe(t.Context()))
@@ -224,7 +224,7 @@ func TestCtrlBackslashEndsTheDemoWithoutTheStacksOfItsWorkers(t *testing.T) {
 				owners[owner] = true
 			}
 		}
-		return len(owners) == demoWorkers
+		return len(owners) == workerCount
 	})
 	require.NoError(t, syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGQUIT))
 	assert.Equal(t, 128+int(syscall.SIGQUIT), p.end(t))

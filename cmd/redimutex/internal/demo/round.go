@@ -20,15 +20,15 @@ type round struct {
 }
 
 // job returns what the workers of the round must know.
-func (r round) job(s *demoServer, c *counter) demoJob {
-	j := demoJob{URLs: s.urls, Key: s.key, File: c.file.Name(), Lock: r.lock, Victim: -1}
+func (r round) job(s *lockServer, c *counter) job {
+	j := job{URLs: s.urls, Key: s.key, File: c.file.Name(), Lock: r.lock, Victim: -1}
 	if r.kill {
-		j.Victim = rand.N(demoWorkers)
+		j.Victim = rand.N(workerCount)
 	}
 	return j
 }
 
-var demoRounds = []round{
+var rounds = []round{
 	{title: "Without a lock", limit: 4 * time.Second},
 	{title: "With the lock", lock: true, limit: 4 * time.Second},
 	{title: "With the lock, and a holder killed", lock: true, kill: true, limit: 6 * time.Second},
@@ -80,7 +80,7 @@ func (r *result) words(width int) string {
 	if d := r.timeline.death; d != nil {
 		say("Worker %d was killed at %s: it held the lock, had read, and not written yet.", d.worker+1, inSeconds(d.at))
 		if d.over() {
-			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.successor+1, inSeconds(d.recovery()), inSeconds(demoTTL))
+			say("Worker %d got the lock %s later, by itself: the TTL is %s.", d.successor+1, inSeconds(d.recovery()), inSeconds(lockTTL))
 		}
 	}
 	told := "no update was lost."
@@ -123,7 +123,7 @@ type play struct {
 // play follows a round of the crew, which was just started.
 func (c *crew) play(ctx context.Context, r round, n *counter, bar *cli.Progress) (*result, error) {
 	p := &play{
-		result: &result{round: r, planned: demoWorkers * demoGoroutines * demoUpdates}, crew: c, heard: c.began,
+		result: &result{round: r, planned: workerCount * goroutineCount * updateCount}, crew: c, heard: c.began,
 		open: make(map[[2]int]span), each: make(map[int]int),
 		alarm: time.NewTimer(r.limit),
 	}
@@ -219,7 +219,7 @@ func (p *play) end(r report) error {
 	default:
 		return nil
 	}
-	p.planned -= demoGoroutines*demoUpdates - p.each[r.worker]
+	p.planned -= goroutineCount*updateCount - p.each[r.worker]
 	for id, s := range p.open {
 		if s.worker == r.worker {
 			delete(p.open, id)

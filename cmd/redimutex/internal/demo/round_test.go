@@ -68,7 +68,7 @@ func TestServerThatFailsIsNotAVerdictOnTheLock(t *testing.T) {
 func testCrew(t *testing.T, r round) (*crew, *counter) {
 	t.Helper()
 	t.Setenv("REDIMUTEX_TEST_MAIN", "1")
-	s, err := openDemoServer(nil)
+	s, err := openServer(nil)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
 	n, err := openCounter(filepath.Join(t.TempDir(), "counter"))
@@ -92,7 +92,7 @@ func TestKilledHolderCostsOneTTLAndNoUpdate(t *testing.T) {
 
 	d := r.timeline.death
 	assert.NotEqual(t, d.worker, d.successor)
-	assert.Greater(t, d.recovery(), demoTTL/4, "the victim did not hold the lock")
+	assert.Greater(t, d.recovery(), lockTTL/4, "the victim did not hold the lock")
 	assert.False(t, c.workers[d.worker].cmd.ProcessState.Exited(), "it was ended by a signal")
 	for _, s := range r.timeline.spans {
 		assert.False(t, s.worker == d.worker && s.to > d.at, "the dead do not write")
@@ -105,15 +105,15 @@ func TestRoundThatTakesTooLongIsEnded(t *testing.T) {
 	r, err := c.play(t.Context(), short, n, cli.NewProgress(io.Discard))
 	require.NoError(t, err)
 	assert.True(t, r.timedOut)
-	assert.Less(t, r.acknowledged, demoWorkers*demoGoroutines*demoUpdates)
+	assert.Less(t, r.acknowledged, workerCount*goroutineCount*updateCount)
 	assert.Zero(t, r.lost())
 	assert.Equal(t, r.acknowledged, r.counter)
 }
 
 func TestWorkerThatDiesUnasked(t *testing.T) {
-	c, n := testCrew(t, demoRounds[0])
+	c, n := testCrew(t, rounds[0])
 	require.NoError(t, c.workers[2].cmd.Process.Kill())
-	_, err := c.play(t.Context(), demoRounds[0], n, cli.NewProgress(io.Discard))
+	_, err := c.play(t.Context(), rounds[0], n, cli.NewProgress(io.Discard))
 	assert.ErrorContains(t, err, "worker 3")
 }
 
@@ -127,9 +127,9 @@ func TestAWorkerThatComesTooLateWasInTheCriticalSectionNoLongerThanItsLease(t *t
 	until := time.Now().Add(-time.Minute)
 	for _, ok := range []bool{false, true} {
 		var out bytes.Buffer
-		h := &demoHand{counter: c, out: json.NewEncoder(&out)}
+		w := &worker{counter: c, out: json.NewEncoder(&out)}
 		began := time.Now()
-		require.NoError(t, h.raise(t.Context(), 0, func() (time.Time, bool) { return until, ok }))
+		require.NoError(t, w.raise(t.Context(), 0, func() (time.Time, bool) { return until, ok }))
 		var enter, leave event
 		told := json.NewDecoder(&out)
 		require.NoError(t, told.Decode(&enter))

@@ -121,7 +121,7 @@ func (t *timeline) text(s cli.Style, width int) string {
 		}
 	}
 	var b strings.Builder
-	for w := range demoWorkers {
+	for w := range workerCount {
 		fmt.Fprintf(&b, "   worker %d ", w+1)
 		for column, mark := range crowded {
 			b.WriteString(c.cell(w, column, mark == '!'))

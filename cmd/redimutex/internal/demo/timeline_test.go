@@ -88,7 +88,7 @@ func rows(text string) (workers []string, below string) {
 func TestTextTimelineShowsTurnsWhereTheyWere(t *testing.T) {
 	t.Parallel()
 	workers, below := rows(twoAtOnce().text(cli.Style{}, 80))
-	require.Len(t, workers, demoWorkers)
+	require.Len(t, workers, workerCount)
 	for w, row := range workers {
 		assert.Equal(t, textMost, utf8.RuneCountInString(row))
 		for column, cell := range []rune(row) {
@@ -108,7 +108,7 @@ func TestTextTimelineShowsTurnsWhereTheyWere(t *testing.T) {
 func TestTextTimelineMarksTheKill(t *testing.T) {
 	t.Parallel()
 	workers, below := rows(oneKilled().text(cli.Style{}, 80))
-	require.Len(t, workers, demoWorkers)
+	require.Len(t, workers, workerCount)
 	for w, row := range workers {
 		assert.Equal(t, w == 1, strings.Contains(row, "✗"), "worker %d", w+1)
 	}

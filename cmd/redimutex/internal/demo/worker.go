@@ -27,12 +27,12 @@ func Worker() *cli.Command {
 		if err := cli.NoWords(in); err != nil {
 			return 0, err
 		}
-		return demoWorker(t.In, t.Out), nil
+		return work(t.In, t.Out), nil
 	}}
 }
 
-// A demoJob is what a worker must know. The worker ends when all is done, or when its standard input ends.
-type demoJob struct {
+// A job is what a worker must know. The worker ends when all is done, or when its standard input ends.
+type job struct {
 	Worker int // from 0
 	Victim int // the worker whose holder stops halfway through an update, until it is killed; -1: none
 	URLs   servers.URLs
@@ -59,14 +59,14 @@ const (
 
 // The times of a goroutine's work.
 const (
-	lockLimit = demoTTL * 3 / 2       // for getting the lock; a killed holder takes less
+	lockLimit = lockTTL * 3 / 2       // for getting the lock; a killed holder takes less
 	thinkMin  = 20 * time.Millisecond // between reading and writing
 	thinkMax  = 30 * time.Millisecond
 	restMax   = 500 * time.Millisecond // between two updates
 )
 
-// A demoHand is the worker process: its goroutines, and the counter that they increment.
-type demoHand struct {
+// A worker is what the goroutines of a worker process share.
+type worker struct {
 	mutex   *redimutex.Mutex // nil: it works without a lock
 	counter *counter
 	victim  bool
@@ -76,11 +76,11 @@ type demoHand struct {
 	done int // updates
 }
 
-// demoWorker is the main function of a worker.
-func demoWorker(in io.Reader, out io.Writer) int {
+// work does the job of a worker process, and returns its exit status.
+func work(in io.Reader, out io.Writer) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // Ctrl-C and Ctrl-\ reach all processes; the demo decides
-	h := &demoHand{out: json.NewEncoder(out)}
-	var j demoJob
+	w := &worker{out: json.NewEncoder(out)}
+	var j job
 	orders := json.NewDecoder(in)
 	if orders.Decode(&j) != nil {
 		return cli.OK // the demo has ended
@@ -88,20 +88,20 @@ func demoWorker(in io.Reader, out io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		orders.Decode(new(demoJob)) //nolint:errcheck // there are no orders: this waits for the end of the input
+		orders.Decode(new(job)) //nolint:errcheck // there are no orders: this waits for the end of the input
 		cancel()
 	}()
-	if err := h.take(&j); err != nil {
-		h.tell(event{Kind: eventError, Text: err.Error()})
+	if err := w.take(&j); err != nil {
+		w.tell(event{Kind: eventError, Text: err.Error()})
 		return cli.Failure
 	}
 	var team sync.WaitGroup
-	for g := range demoGoroutines {
+	for g := range goroutineCount {
 		team.Go(func() {
-			for range demoUpdates {
+			for range updateCount {
 				cli.Rest(ctx, rand.N(restMax))
-				if err := h.update(ctx, g); err != nil && ctx.Err() == nil {
-					h.tell(event{Kind: eventError, Text: err.Error()})
+				if err := w.update(ctx, g); err != nil && ctx.Err() == nil {
+					w.tell(event{Kind: eventError, Text: err.Error()})
 				}
 			}
 		})
@@ -111,46 +111,46 @@ func demoWorker(in io.Reader, out io.Writer) int {
 }
 
 // take sets the worker up for its job.
-func (h *demoHand) take(j *demoJob) (err error) {
-	if h.counter, err = openCounter(j.File); err != nil || !j.Lock {
+func (w *worker) take(j *job) (err error) {
+	if w.counter, err = openCounter(j.File); err != nil || !j.Lock {
 		return err
 	}
-	nodes, err := servers.Find(j.URLs, demoTTL/4)
+	nodes, err := servers.Find(j.URLs, lockTTL/4)
 	if err != nil {
 		return err
 	}
-	h.victim = j.Worker == j.Victim
-	h.mutex = demoClient(nodes, fmt.Sprintf("demo worker %d, process %d", j.Worker+1, os.Getpid())).Mutex(j.Key)
+	w.victim = j.Worker == j.Victim
+	w.mutex = newClient(nodes, fmt.Sprintf("demo worker %d, process %d", j.Worker+1, os.Getpid())).Mutex(j.Key)
 	return nil
 }
 
 // update raises the counter by one, under the lock or without.
-func (h *demoHand) update(ctx context.Context, goroutine int) error {
+func (w *worker) update(ctx context.Context, goroutine int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if h.mutex == nil {
-		return h.raise(ctx, goroutine, func() (time.Time, bool) { return time.Now(), true })
+	if w.mutex == nil {
+		return w.raise(ctx, goroutine, func() (time.Time, bool) { return time.Now(), true })
 	}
-	if err := h.mutex.LockContext(ctx, lockLimit); err != nil {
+	if err := w.mutex.LockContext(ctx, lockLimit); err != nil {
 		return err
 	}
 	// A lock that can't be released expires.
-	defer h.mutex.UnlockContext(ctx) //nolint:errcheck // see above
-	held := h.mutex.Lease()
+	defer w.mutex.UnlockContext(ctx) //nolint:errcheck // see above
+	held := w.mutex.Lease()
 	// A process that was paused for longer than its lease notices that before the write, and does not write.
-	return h.raise(held.Context(ctx), goroutine, func() (time.Time, bool) { return held.Until(), held.Err() == nil })
+	return w.raise(held.Context(ctx), goroutine, func() (time.Time, bool) { return held.Until(), held.Err() == nil })
 }
 
 // raise is the critical section: it reads, waits, and writes if the lease still allows it.
-func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until time.Time, ok bool)) error {
+func (w *worker) raise(ctx context.Context, goroutine int, may func() (until time.Time, ok bool)) error {
 	kind := eventEnter
-	lingers := h.lingers()
+	lingers := w.lingers()
 	if lingers {
 		kind = eventLinger
 	}
-	h.tell(event{Kind: kind, Goroutine: goroutine, At: time.Now().UnixNano()})
-	n, err := h.counter.read()
+	w.tell(event{Kind: kind, Goroutine: goroutine, At: time.Now().UnixNano()})
+	n, err := w.counter.read()
 	if err != nil {
 		return err
 	}
@@ -162,29 +162,29 @@ func (h *demoHand) raise(ctx context.Context, goroutine int, may func() (until t
 	e := event{Kind: eventGivenUp, Goroutine: goroutine}
 	until, ok := may()
 	if ok && !lingers {
-		if err := h.counter.write(n + 1); err != nil {
+		if err := w.counter.write(n + 1); err != nil {
 			return err
 		}
 		e.Kind, until = eventDone, time.Now()
 	}
 	e.At = min(until.UnixNano(), time.Now().UnixNano()) // if it gave up, it was inside no longer than its lease
-	h.tell(e)
+	w.tell(e)
 	return nil
 }
 
 // lingers reports whether the caller must stop halfway, so that it can be killed there. The demo can't kill a holder at a
 // random moment: the holder might leave before the signal arrives, or might have written and not reported it.
-func (h *demoHand) lingers() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.victim && h.done >= demoGoroutines
+func (w *worker) lingers() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.victim && w.done >= goroutineCount
 }
 
-func (h *demoHand) tell(e event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (w *worker) tell(e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if e.Kind == eventDone {
-		h.done++
+		w.done++
 	}
-	h.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input shows that as well
+	w.out.Encode(e) //nolint:errcheck // no reader is left: the end of the input shows that as well
 }
