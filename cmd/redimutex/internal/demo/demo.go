@@ -232,10 +232,8 @@ func (s *lockServer) probe(ctx context.Context) error {
 
 // close deletes the key, which a killed holder may have left behind, and ends the embedded server.
 func (s *lockServer) close() {
-	if s.embedded == nil {
-		for _, n := range s.nodes {
-			s.remove(n)
-		}
+	for _, n := range s.nodes {
+		s.remove(n)
 	}
 	s.nodes.Close()
 	if s.embedded != nil {

@@ -4,7 +4,6 @@ package demo
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -34,16 +33,28 @@ type demoProcess struct {
 	temp   string // where it puts its files
 }
 
-func startDemo(t *testing.T, args ...string) *demoProcess {
+// startDemo starts a demo. Its output goes to a file of the process, or to stdout if that is not nil.
+func startDemo(t *testing.T, stdout *os.File, args ...string) *demoProcess {
 	t.Helper()
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { read.Close() })
 	p := &demoProcess{Process: clitest.Prepare(t, nil, append([]string{"demo"}, args...)...), stderr: read, temp: t.TempDir()}
 	p.Cmd.Env, p.Cmd.Stderr = append(p.Cmd.Env, "TMPDIR="+p.temp), write
+	if stdout != nil {
+		p.Cmd.Stdout = stdout
+	}
 	p.Start()
 	require.NoError(t, write.Close())
 	return p
+}
+
+// leavesNoFile checks that a demo that has ended has left nothing in its folder.
+func (p *demoProcess) leavesNoFile(t *testing.T) {
+	t.Helper()
+	left, err := os.ReadDir(p.temp)
+	require.NoError(t, err)
+	assert.Empty(t, left, "files left behind")
 }
 
 // end waits until the demo and all its workers have ended, and returns the exit status.
@@ -64,7 +75,7 @@ func again(t *testing.T, args []string, good func(p *demoProcess) bool) *demoPro
 	var late time.Duration
 	for range 5 {
 		lateness := redistest.MeasureLateness()
-		p := startDemo(t, args...)
+		p := startDemo(t, nil, args...)
 		is := good(p)
 		late += lateness.Stop()
 		if is {
@@ -105,10 +116,7 @@ func TestDemoLosesUpdatesWithoutTheLockAndNoneWithIt(t *testing.T) {
 	}
 	assert.NotContains(t, p.Out(), "\x1b", "it is not a terminal")
 	assert.Empty(t, p.said)
-
-	left, err := os.ReadDir(p.temp)
-	require.NoError(t, err)
-	assert.Empty(t, left, "files left behind")
+	p.leavesNoFile(t)
 }
 
 func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
@@ -205,9 +213,7 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 			p.Signal(sig)
 			assert.Equal(t, 128+int(sig), p.end(t))
 			assert.Empty(t, s.Keys())
-			left, err := os.ReadDir(p.temp)
-			require.NoError(t, err)
-			assert.Empty(t, left, "files left behind")
+			p.leavesNoFile(t)
 		})
 	}
 }
@@ -237,18 +243,13 @@ func TestADemoWhoseReaderLeavesLeavesNothingBehind(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer read.Close()
-	p := clitest.Prepare(t, nil, "demo")
-	temp := t.TempDir()
-	p.Cmd.Env, p.Cmd.Stdout = append(p.Cmd.Env, "TMPDIR="+temp), write
-	p.Start()
+	p := startDemo(t, write)
 	require.NoError(t, write.Close())
 	_, err = read.Read(make([]byte, 1))
 	require.NoError(t, err)
 	require.NoError(t, read.Close())
-	assert.Equal(t, 74, p.Status())
-	left, err := os.ReadDir(temp)
-	require.NoError(t, err)
-	assert.Empty(t, left, "files left behind")
+	assert.Equal(t, cli.WriteError, p.end(t))
+	p.leavesNoFile(t)
 }
 
 func TestWorkersEndWhenTheDemoIsKilled(t *testing.T) {
@@ -275,32 +276,4 @@ func TestDemoSaysWhatIsWrongWithItsArgumentsAtOnce(t *testing.T) {
 			assert.Empty(t, out)
 		})
 	}
-}
-
-func TestCounterIsNeverHalfWritten(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "counter")
-	writer, err := openCounter(path)
-	require.NoError(t, err)
-	defer writer.close()
-	reader, err := openCounter(path)
-	require.NoError(t, err)
-	defer reader.close()
-	require.NoError(t, writer.write(0))
-	ctx, stop := context.WithCancel(t.Context())
-	var busy sync.WaitGroup
-	busy.Go(func() {
-		for n := 0; ctx.Err() == nil; n = 99999999 - n {
-			if writer.write(n) != nil {
-				return
-			}
-		}
-	})
-	for range 20000 {
-		n, err := reader.read()
-		require.NoError(t, err)
-		require.Contains(t, []int{0, 99999999}, n)
-	}
-	stop()
-	busy.Wait()
 }
