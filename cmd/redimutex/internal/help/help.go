@@ -5,13 +5,20 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
 // Commands declares these verbs. all returns all verbs of the program, including these.
 func Commands(all func() []*cli.Command) []*cli.Command {
-	return []*cli.Command{completion(), man(all), version(), help(all), complete(all)}
+	listed := func() []*cli.Command { return listed(all()) }
+	return []*cli.Command{completion(), man(listed), version(), help(listed), complete(listed)}
+}
+
+// listed returns the verbs that are meant for people.
+func listed(all []*cli.Command) []*cli.Command {
+	return slices.DeleteFunc(slices.Clone(all), func(c *cli.Command) bool { return c.Summary == "" })
 }
 
 func help(all func() []*cli.Command) *cli.Command {
@@ -27,7 +34,7 @@ func help(all func() []*cli.Command) *cli.Command {
 				return cli.OK, nil
 			case 1:
 				c := cli.Find(all(), in.Words[0])
-				if c == nil || c.Summary == "" {
+				if c == nil {
 					return 0, cli.Unknown(all(), in.Words[0])
 				}
 				c.Help(t.Out)

@@ -41,9 +41,6 @@ func manual(all []*cli.Command, version string) string {
 	p.line("redimutex \\- " + escape("a lock that all machines share that use the same Redis"))
 	p.macro("SH", "SYNOPSIS")
 	for i, c := range all {
-		if c.Summary == "" {
-			continue
-		}
 		if i > 0 {
 			p.macro("br")
 		}
@@ -51,14 +48,10 @@ func manual(all []*cli.Command, version string) string {
 	}
 	p.macro("SH", "COMMANDS")
 	for _, c := range all {
-		if c.Summary != "" {
-			p.item(cli.Item(c.Name, c.Summary))
-		}
+		p.item(cli.Item(c.Name, c.Summary))
 	}
 	for _, c := range all {
-		if c.Summary != "" {
-			p.command(c)
-		}
+		p.command(c)
 	}
 	return p.String()
 }

@@ -36,16 +36,14 @@ func completions(all []*cli.Command, words []string) (kind string, list []candid
 	last := words[len(words)-1]
 	if len(words) == 1 || words[0] == "help" && len(words) == 2 && !strings.HasPrefix(last, "-") {
 		for _, c := range all {
-			if c.Summary != "" {
-				list = append(list, candidate{c.Name, c.Summary})
-			}
+			list = append(list, candidate{c.Name, c.Summary})
 		}
 		if len(words) == 1 {
 			list = append(list, candidate{"-h", "list the commands"})
 		}
 		return kindWords, only(list, last)
 	}
-	if c := cli.Find(all, words[0]); c != nil && c.Summary != "" {
+	if c := cli.Find(all, words[0]); c != nil {
 		return newPosition(c, words[1:]).completions()
 	}
 	return kindWords, nil
@@ -112,7 +110,7 @@ func (p *position) completions() (kind string, list []candidate) {
 	case p.dashes && p.Runs:
 		return kindCommand, nil
 	case p.takes != nil:
-		return p.values()
+		return kindWords, p.values()
 	case p.dashes:
 		return kindWords, nil
 	case strings.HasPrefix(p.word, "-"):
@@ -124,13 +122,13 @@ func (p *position) completions() (kind string, list []candidate) {
 }
 
 // values returns possible values of a flag.
-func (p *position) values() (kind string, list []candidate) {
+func (p *position) values() (list []candidate) {
 	if complete := p.takes.Value.Complete; complete != nil {
 		for _, value := range complete(p.word) {
 			list = append(list, candidate{p.before + value, ""})
 		}
 	}
-	return kindWords, list
+	return list
 }
 
 // flagNames returns the flags, with as many dashes as the word has.
@@ -192,35 +190,26 @@ func lockKeys(given servers.URLs, start string) []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keysPatience)
 	defer cancel()
-	found, done := make(chan []string), make(chan struct{})
+	var mu sync.Mutex // of keys
+	var keys []string
 	var each sync.WaitGroup
 	for _, n := range nodes {
 		each.Go(func() {
 			search := inspect.Find(n.Server, literal(start)+"*", false)
-			for !search.Done && ctx.Err() == nil {
+			for !search.Done {
 				some, err := search.Next(ctx, keysPatience)
 				if err != nil {
 					return
 				}
-				select {
-				case found <- some:
-				case <-ctx.Done():
+				mu.Lock()
+				if keys = append(keys, some...); len(keys) >= keysMost {
+					cancel() // the others need not go on
 				}
+				mu.Unlock()
 			}
 		})
 	}
-	go func() { each.Wait(); close(done) }()
-	var keys []string
-	for len(keys) < keysMost {
-		select {
-		case some := <-found:
-			keys = append(keys, some...)
-			continue
-		case <-done:
-		case <-ctx.Done():
-		}
-		break
-	}
+	each.Wait()
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	return keys[:min(len(keys), keysMost)]
