@@ -80,7 +80,7 @@ func (p *roff) block(b cli.Block) {
 	}
 	if b.Text != "" {
 		p.macro("PP")
-		p.text(strings.Join(strings.Fields(b.Text), " "))
+		p.paragraph(b.Text)
 	}
 	if b.Code != "" {
 		p.macro("PP")
@@ -111,7 +111,7 @@ func (p *roff) item(b cli.Block) {
 		}
 	}
 	p.line(strings.Join(words, " "))
-	p.text(strings.Join(strings.Fields(b.Text), " "))
+	p.paragraph(b.Text)
 	if b.Deep {
 		p.macro("RE")
 	}
@@ -129,6 +129,9 @@ func (p *roff) macro(name string, args ...string) {
 	}
 	p.WriteByte('\n')
 }
+
+// paragraph writes a text in one line, which roff breaks.
+func (p *roff) paragraph(text string) { p.text(strings.Join(strings.Fields(text), " ")) }
 
 // text writes lines that roff does not read as requests, whatever they begin with.
 func (p *roff) text(lines string) {

@@ -141,6 +141,11 @@ func TestWordsOfAServerSayNothingOfOurScripts(t *testing.T) {
 	}
 }
 
+// explained returns what is said about the error of a server.
+func explained(err error) string {
+	return Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: err})
+}
+
 func TestEachWayInWhichTLSFailsHasAdviceOfItsOwn(t *testing.T) {
 	for advice, err := range map[string]error{
 		"a new certificate":                &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}},
@@ -149,19 +154,7 @@ func TestEachWayInWhichTLSFailsHasAdviceOfItsOwn(t *testing.T) {
 		"redis:// is for servers without":  ErrHandshake,
 		"Its URL then begins with rediss:": &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
 	} {
-		words := Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: err})
-		assert.Regexp(t, `^host:1: .* \(.*`+advice+`.*\)$`, words)
-	}
-}
-
-// Up to Redis 7.0 a server does not say which command a script may not call.
-func TestWhoLacksAPermissionInAScriptIsToldHowToFindIt(t *testing.T) {
-	t.Parallel()
-	for _, said := range []redis.Error{
-		"ERR The user executing the script can't run this command or subcommand",
-		"ERR ACL failure in script: User u has no permissions to run the 'set' command",
-	} {
-		assert.Contains(t, Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), "redimutex doctor says what this user lacks")
+		assert.Regexp(t, `^host:1: .* \(.*`+advice+`.*\)$`, explained(err))
 	}
 }
 
@@ -181,8 +174,11 @@ func TestEachErrorOfAServerHasAdvice(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value":   "something that is no lock",
 		"LOADING Redis is loading the dataset in memory":                      "redimutex doctor looks for the reason",
 		"@user_script: 83: -READONLY You can't write against a read only one": "redimutex doctor looks for the reason",
+		// Up to Redis 7.0 a server does not say which command a script may not call.
+		"ERR The user executing the script can't run this command or subcommand":        "redimutex doctor says what this user lacks",
+		"ERR ACL failure in script: User u has no permissions to run the 'set' command": "redimutex doctor says what this user lacks",
 	} {
-		assert.Contains(t, Set{{Name: "host:1"}}.Explain(&redimutex.NodeError{Err: said}), advice)
+		assert.Contains(t, explained(said), advice)
 	}
 }
 
