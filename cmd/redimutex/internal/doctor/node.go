@@ -135,7 +135,7 @@ func (r *nodeReport) dial() (time.Duration, error) {
 // ask collects what the server says about itself. This user may be forbidden to ask; ask fails only if the connection breaks.
 func (r *nodeReport) ask() error {
 	text, err := redis.String(r.do("INFO"))
-	if broken(err) {
+	if r.broken(err) {
 		return err
 	}
 	if err == nil {
@@ -143,12 +143,12 @@ func (r *nodeReport) ask() error {
 		r.role = r.info["role"]
 	} else if reply, err := redis.Values(r.do("ROLE")); err == nil && len(reply) > 0 {
 		r.role, _ = redis.String(reply[0], nil)
-	} else if broken(err) {
+	} else if r.broken(err) {
 		return err
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica", "slowlog-log-slower-than"} {
 		pair, err := redis.Strings(r.do("CONFIG", "GET", name))
-		if broken(err) {
+		if r.broken(err) {
 			return err
 		}
 		if err != nil {
@@ -171,7 +171,7 @@ func (r *nodeReport) askTime() error {
 		sent := time.Now()
 		reply, err := redis.Int64s(r.do("TIME"))
 		received := time.Now()
-		if broken(err) {
+		if r.broken(err) {
 			return err
 		}
 		if err != nil || len(reply) != 2 {

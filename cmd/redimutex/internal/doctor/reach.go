@@ -62,7 +62,4 @@ func answered(err error) bool {
 }
 
 // broken reports whether an error means that the connection has ended, and is no reply.
-func broken(err error) bool {
-	_, reply := servers.Said(err)
-	return err != nil && !reply
-}
+func (r *nodeReport) broken(err error) bool { return err != nil && r.conn.Err() != nil }

@@ -63,6 +63,27 @@ func TestDoctorTellsWhatWorkedBeforeAServerHung(t *testing.T) {
 	assert.Equal(t, []string{"lock", "fencing"}, d.Servers[0].Tried)
 }
 
+// A proxy may answer what it does not know with nil.
+func TestDoctorTellsAnAnswerThatSaysNothingFromNone(t *testing.T) {
+	t.Parallel()
+	front := redistest.NewFront(t, durable(t))
+	for status, c := range map[int]struct {
+		fate redistest.Fate
+		ids  string
+	}{
+		cli.OK:       {redistest.Fate{Reply: "*-1\r\n"}, ""},
+		exitUnusable: {redistest.Fate{Delay: 2 * commandLimit}, "silent"},
+	} {
+		front.On(func(command []string) (f redistest.Fate) {
+			if command[0] == "CONFIG" {
+				return c.fate
+			}
+			return f
+		})
+		finds(t, status, c.ids, []string{"redis://" + front.Addr()})
+	}
+}
+
 // Seventy round trips take long.
 func TestDoctorHasTimeForAServerThatIsFarAway(t *testing.T) {
 	t.Parallel()
