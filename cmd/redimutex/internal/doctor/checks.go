@@ -56,15 +56,12 @@ func (r *nodeReport) checkClock() {
 	if !r.timed {
 		return // without TIME no lock works either, which the trial reports
 	}
-	off, l := r.offset.Abs(), levelOK
-	if off-r.fuzz > maxSkew {
-		l = levelWarning
-	}
+	off := r.offset.Abs()
 	direction := "ahead of"
 	if r.offset < 0 {
 		direction = "behind"
 	}
-	r.report("clock-skew", l, "has a clock that is %v %s this machine's, give or take %v", rough(off), direction, rough(r.fuzz))
+	r.report("clock-skew", warning(off-r.fuzz > maxSkew), "has a clock that is %v %s this machine's, give or take %v", rough(off), direction, rough(r.fuzz))
 }
 
 // checkSoftware tells apart the kinds of servers, all of which report a version of Redis.
@@ -145,11 +142,7 @@ func (r *nodeReport) checkMemory() {
 	if limit <= 0 || r.info["maxmemory_policy"] != "noeviction" {
 		return
 	}
-	l := levelOK
-	if used > limit/10*9 {
-		l = levelWarning
-	}
-	r.report("memory", l, "uses %d%% of its maxmemory", used*100/limit)
+	r.report("memory", warning(used > limit/10*9), "uses %d%% of its maxmemory", used*100/limit)
 }
 
 func (r *nodeReport) checkDisk() {

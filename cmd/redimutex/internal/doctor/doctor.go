@@ -215,12 +215,8 @@ func (c *checkup) compare(reports []*nodeReport) []finding {
 		return nil
 	}
 	findings := sameServer(reports)
-	l := levelOK
-	if len(reports)%2 == 0 {
-		l = levelWarning
-	}
 	number := fmt.Sprintf("there are %d servers, of which %d have to be up", len(reports), len(reports)/2+1)
-	return append(append(findings, find("even", l, "", number)), spread(reports)...)
+	return append(append(findings, find("even", warning(len(reports)%2 == 0), "", number)), spread(reports)...)
 }
 
 // sameServer finds names that lead to the same process.
@@ -256,11 +252,8 @@ func spread(reports []*nodeReport) []finding {
 	}
 	byClock := func(a, b *nodeReport) int { return cmp.Compare(a.offset, b.offset) }
 	last, front := slices.MinFunc(timed, byClock), slices.MaxFunc(timed, byClock)
-	apart, l := front.offset-last.offset, levelOK
-	if apart-front.fuzz-last.fuzz > maxSkew {
-		l = levelWarning
-	}
-	return []finding{find("clock-skew", l, "", fmt.Sprintf("the clocks of %s and %s are %v apart",
+	apart := front.offset - last.offset
+	return []finding{find("clock-skew", warning(apart-front.fuzz-last.fuzz > maxSkew), "", fmt.Sprintf("the clocks of %s and %s are %v apart",
 		front.node.Name, last.node.Name, max(rough(apart), time.Microsecond)))}
 }
 

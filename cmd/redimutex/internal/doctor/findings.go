@@ -14,6 +14,14 @@ const (
 	levelError   level = "error"   // locks do not work on this server, or do not exclude other clients
 )
 
+// warning returns the level of a check that warns if something is wrong.
+func warning(wrong bool) level {
+	if wrong {
+		return levelWarning
+	}
+	return levelOK
+}
+
 // A finding is one result about a server, or about all of them together.
 type finding struct {
 	ID     string `json:"id"`

@@ -60,11 +60,7 @@ func (r *nodeReport) has(id string) bool {
 func (c *checkup) see(n servers.Node) *nodeReport {
 	r := c.newReport(n)
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
-	err := n.Dial(ctx)
-	var conn redis.Conn
-	if err == nil {
-		conn, err = n.Get(ctx)
-	}
+	conn, err := n.Get(ctx)
 	cancel()
 	if err != nil {
 		r.unreached(err)
@@ -80,7 +76,8 @@ func (c *checkup) see(n servers.Node) *nodeReport {
 	} else {
 		r.report("plaintext", levelWarning, "is reached without TLS, over a network")
 	}
-	if err := r.ask(); err != nil {
+	r.ask()
+	if err := conn.Err(); err != nil { // it has ended
 		r.unreached(err)
 		return r
 	}
@@ -132,25 +129,16 @@ func (r *nodeReport) dial() (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// ask collects what the server says about itself. This user may be forbidden to ask; ask fails only if the connection breaks.
-func (r *nodeReport) ask() error {
-	text, err := redis.String(r.do("INFO"))
-	if r.broken(err) {
-		return err
-	}
-	if err == nil {
+// ask collects what the server says about itself. This user may be forbidden to ask.
+func (r *nodeReport) ask() {
+	if text, err := redis.String(r.do("INFO")); err == nil {
 		r.info = fields(text)
 		r.role = r.info["role"]
 	} else if reply, err := redis.Values(r.do("ROLE")); err == nil && len(reply) > 0 {
 		r.role, _ = redis.String(reply[0], nil)
-	} else if r.broken(err) {
-		return err
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica", "slowlog-log-slower-than"} {
 		pair, err := redis.Strings(r.do("CONFIG", "GET", name))
-		if r.broken(err) {
-			return err
-		}
 		if err != nil {
 			break
 		}
@@ -161,21 +149,18 @@ func (r *nodeReport) ask() error {
 			r.config[name] = pair[1]
 		}
 	}
-	return r.askTime()
+	r.askTime()
 }
 
 // askTime learns by how much the server's clock is ahead of this machine's. The clock was read at some time between sending
 // and receiving, so the quickest of some replies is the most exact.
-func (r *nodeReport) askTime() error {
+func (r *nodeReport) askTime() {
 	for range 3 {
 		sent := time.Now()
 		reply, err := redis.Int64s(r.do("TIME"))
 		received := time.Now()
-		if r.broken(err) {
-			return err
-		}
 		if err != nil || len(reply) != 2 {
-			return nil
+			return
 		}
 		half := received.Sub(sent) / 2
 		if !r.timed || half < r.fuzz {
@@ -185,7 +170,6 @@ func (r *nodeReport) askTime() error {
 	}
 	offset := milliseconds(r.offset)
 	r.about.ClockOffset = &offset
-	return nil
 }
 
 // fields parses the reply to INFO.

@@ -60,6 +60,3 @@ func answered(err error) bool {
 	}
 	return false
 }
-
-// broken reports whether an error means that the connection has ended, and is no reply.
-func (r *nodeReport) broken(err error) bool { return err != nil && r.conn.Err() != nil }

@@ -42,7 +42,7 @@ func (n Node) Dial(ctx context.Context) error {
 	if err == nil {
 		err = c.Close()
 	}
-	return n.dialled(err)
+	return err
 }
 
 // Redial opens a connection outside the pool, and closes it.
@@ -60,7 +60,7 @@ func (n Node) Get(ctx context.Context) (redis.Conn, error) {
 	if ctx.Err() != nil && err != nil {
 		err = ErrSilent
 	}
-	return c, err
+	return c, n.dialled(err)
 }
 
 // Errors for servers that do not answer.
