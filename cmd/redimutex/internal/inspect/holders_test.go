@@ -7,14 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
 
 func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	for i, token := range []string{tokenA, tokenB, tokenC} {
 		s.Do("ZADD", "job", time.Now().Add(time.Duration(i)*time.Minute-time.Second).UnixMicro(), token)
 	}
@@ -47,8 +45,7 @@ func TestInspectSeesThePermitsOfASemaphore(t *testing.T) {
 
 func TestInspectSeesReadersAndWhoWaitsWithoutAQueue(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	readers, writers, waiting, entitled := server.PhaseKeys("job")
 	soon := time.Now().Add(time.Minute).UnixMicro()
 	s.Do("SET", "job", "*", "PX", 60000)

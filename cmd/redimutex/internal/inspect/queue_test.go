@@ -30,8 +30,7 @@ func looked(s *redistest.Server, key string, d time.Duration) {
 
 func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	closed := listen(t, s, "channel-c")
 	grant(s, "job", tokenA)
 	enqueue(s, "job", tokenB, "channel-b")
@@ -71,8 +70,7 @@ func TestInspectSeesTheQueueInOrderAndWhoIsGone(t *testing.T) {
 
 func TestAQueueTellsWhenAWaiterLastLooked(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	enqueue(s, "job", tokenB, "channel-b")
 	v := see(t, node, "job")
 	assert.Equal(t, 1, v.Waiting)

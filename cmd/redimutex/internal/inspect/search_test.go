@@ -32,8 +32,7 @@ func search(t *testing.T, node *server.Server, pattern string, all bool) (locks 
 
 func TestSearchFindsLocksAndNothingElse(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	c := s.Pool().Get()
 	defer c.Close()
 	for i := range 1500 {

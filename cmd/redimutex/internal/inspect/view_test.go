@@ -23,6 +23,13 @@ const (
 	tokenC = "f47ac10b-58cc-4372-a567-0e02b2c3d481"
 )
 
+// start starts a server.
+func start(t *testing.T) (*redistest.Server, *server.Server) {
+	t.Helper()
+	s := redistest.Start(t)
+	return s, server.New(s.Pool())
+}
+
 // look looks at locks, and at the given number of waiters of each.
 func look(t *testing.T, node *server.Server, waiters int, keys ...string) []inspect.View {
 	t.Helper()
@@ -61,8 +68,7 @@ func enqueue(s *redistest.Server, key, token, channel string) {
 
 func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	assert.Equal(t, inspect.View{}, see(t, node, "free"))
 
 	s.Do("SET", "held", "token", "PX", 60000)
@@ -94,8 +100,7 @@ func TestInspectSeesTheHolderTheTimeAndTheFence(t *testing.T) {
 
 func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	age := func(key string) time.Duration { return see(t, node, key).Age }
 	grant(s, "fenced", tokenA)
 	assert.Positive(t, age("fenced"))
@@ -116,8 +121,7 @@ func TestInspectKnowsNoAgeButThatOfAFence(t *testing.T) {
 
 func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	var keys []string
 	for i := range 50 {
 		keys = append(keys, fmt.Sprint("k", i))
@@ -144,8 +148,7 @@ func TestInspectOfManyKeysTakesTwoRoundTripsAtMost(t *testing.T) {
 func TestInspectReadsNoMoreOfAValueThanALockCanHave(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "does not count the bytes that it sends")
-	s := redistest.Start(t)
-	node := server.New(s.Pool())
+	s, node := start(t)
 	s.Do("SETRANGE", "huge", 20<<20, "x")
 	s.Do("SETRANGE", server.FenceKey("huge"), 20<<20, "x")
 	s.Do("PEXPIRE", "huge", 60000)
