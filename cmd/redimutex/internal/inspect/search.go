@@ -63,84 +63,74 @@ func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []strin
 	f.Seen += len(keys)
 	keys = slices.DeleteFunc(keys, server.Reserved)
 
-	ttls, err := each(ses, keys, func(key string) []any { return []any{"PTTL", key} })
-	if err != nil {
-		return nil, err
-	}
-	keys = f.keep(keys, ttls, func(_ string, reply any) bool {
+	keys, err = f.keep(ses, keys, func(key string) []any { return []any{"PTTL", key} }, func(_ string, reply any) bool {
 		ttl, _ := redis.Int64(reply, nil)
 		return ttl > 0 || f.all && ttl == -1
 	})
+	if err != nil {
+		return nil, err
+	}
 	return f.choose(ses, keys)
 }
 
 // choose returns those keys that are locks, judged by their values and their siblings.
 func (f *Search) choose(ses *server.Session, keys []string) (locks []string, err error) {
+	sets := make(map[string]bool)
+	keys, err = f.keep(ses, keys, func(key string) []any { return []any{"TYPE", key} }, func(key string, reply any) bool {
+		sets[key] = reply == "zset"
+		return sets[key] || reply == "string"
+	})
+	if err != nil {
+		return nil, err
+	}
 	end := tokenStart - 1
 	if f.all {
 		end = labelled
 	}
-	types, err := each(ses, keys, func(key string) []any { return []any{"TYPE", key} })
-	if err != nil {
-		return nil, err
-	}
-	sets := make(map[string]bool)
-	keys = f.keep(keys, types, func(key string, reply any) bool {
-		sets[key] = reply == "zset"
-		return sets[key] || reply == "string"
-	})
-	values, err := each(ses, keys, func(key string) []any {
+	reading := make(map[string]bool)
+	doubtful, err := f.keep(ses, keys, func(key string) []any {
 		if sets[key] {
 			return []any{"ZRANGE", key, -1, -1}
 		}
 		return []any{"GETRANGE", key, 0, end}
+	}, func(key string, reply any) bool {
+		v := first(reply)
+		reading[key] = v == server.Reading
+		if FormOf(v) == Ours || !sets[key] && (FormOf(v) == Foreign || f.all && len(v) <= labelled) {
+			locks = append(locks, key)
+			return false
+		}
+		return !sets[key]
 	})
 	if err != nil {
 		return nil, err
 	}
-	var doubtful []string
-	reading := make(map[string]bool)
-	for i, value := range values {
-		v, err := first(value)
-		reading[keys[i]] = v == server.Reading
-		switch {
-		case err != nil:
-			f.refused(err)
-		case sets[keys[i]]:
-			if FormOf(v) == Ours {
-				locks = append(locks, keys[i])
-			}
-		case FormOf(v) != NoToken, f.all && len(v) <= labelled:
-			locks = append(locks, keys[i])
-		default:
-			doubtful = append(doubtful, keys[i])
-		}
-	}
-	siblings, err := each(ses, doubtful, func(key string) []any {
+	beside, err := f.keep(ses, doubtful, func(key string) []any {
 		if reading[key] {
 			readers, _, _, _ := server.PhaseKeys(key)
 			return []any{"EXISTS", readers}
 		}
 		return []any{"EXISTS", server.FenceKey(key), server.QueueKey(key)}
+	}, func(_ string, reply any) bool {
+		n, _ := redis.Int(reply, nil)
+		return n > 0
 	})
 	if err != nil {
 		return nil, err
 	}
-	return append(locks, f.keep(doubtful, siblings, func(_ string, reply any) bool {
-		n, _ := redis.Int(reply, nil)
-		return n > 0
-	})...), nil
+	return append(locks, beside...), nil
 }
 
-// first returns the beginning of a string value, or a member of a set.
-func first(value any) (string, error) {
-	if members, ok := value.([]any); ok {
+// first returns the beginning of a string value, or the member of a set that was asked for.
+func first(reply any) string {
+	if members, ok := reply.([]any); ok {
 		if len(members) == 0 {
-			return "", nil
+			return ""
 		}
-		value = members[0]
+		reply = members[0]
 	}
-	return redis.String(value, refusal(value))
+	v, _ := redis.String(reply, nil)
+	return v
 }
 
 // scan returns the next keys.
@@ -157,26 +147,10 @@ func (f *Search) scan(ses *server.Session) (keys []string, err error) {
 	return keys, err
 }
 
-// keep returns the keys whose replies are wanted.
-func (f *Search) keep(keys []string, replies []any, wanted func(key string, reply any) bool) (kept []string) {
-	for i, key := range keys {
-		if err := refusal(replies[i]); err != nil {
-			f.refused(err)
-		} else if wanted(key, replies[i]) {
-			kept = append(kept, key)
-		}
-	}
-	return kept
-}
-
-func (f *Search) refused(err error) {
-	if !wrongType(err) { // otherwise the key has just become something else
-		f.Refused++
-	}
-}
-
-// each asks the same question about many keys, in one round trip.
-func each(ses *server.Session, keys []string, command func(key string) []any) (replies []any, err error) {
+// keep asks the same about many keys, in one round trip. It returns those whose replies are wanted.
+func (f *Search) keep(
+	ses *server.Session, keys []string, command func(key string) []any, wanted func(key string, reply any) bool,
+) (kept []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -184,5 +158,17 @@ func each(ses *server.Session, keys []string, command func(key string) []any) (r
 	for i, key := range keys {
 		commands[i] = command(key)
 	}
-	return ses.Pipeline(commands)
+	replies, err := ses.Pipeline(commands)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		switch err := refusal(replies[i]); {
+		case err == nil && wanted(key, replies[i]):
+			kept = append(kept, key)
+		case err != nil && !wrongType(err): // otherwise the key has just become something else
+			f.Refused++
+		}
+	}
+	return kept, nil
 }
