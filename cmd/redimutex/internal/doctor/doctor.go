@@ -169,7 +169,7 @@ func (c *checkup) examine(nodes servers.Set) *diagnosis {
 	reports := make([]*nodeReport, len(nodes))
 	var each sync.WaitGroup
 	for i, n := range nodes {
-		each.Go(func() { reports[i] = c.see(n) })
+		each.Go(func() { reports[i] = c.checkServer(n) })
 	}
 	each.Wait()
 	return c.conclude(reports)

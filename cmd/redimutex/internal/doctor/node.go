@@ -56,8 +56,8 @@ func (r *nodeReport) has(id string) bool {
 	return slices.ContainsFunc(r.findings, func(f finding) bool { return f.ID == id && f.Level != levelOK })
 }
 
-// see checks one server. It returns early if more checks make no sense.
-func (c *checkup) see(n servers.Node) *nodeReport {
+// checkServer checks one server. It returns early if more checks make no sense.
+func (c *checkup) checkServer(n servers.Node) *nodeReport {
 	r := c.newReport(n)
 	ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
 	conn, err := n.Get(ctx)
@@ -82,7 +82,7 @@ func (c *checkup) see(n servers.Node) *nodeReport {
 		return r
 	}
 	r.checkFacts()
-	r.try()
+	r.tryFeatures()
 	return r
 }
 

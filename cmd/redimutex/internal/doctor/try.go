@@ -26,8 +26,8 @@ type trial struct {
 // guardMark is the key of the restart guard.
 const guardMark = "redimutex:guard"
 
-// try tries each feature on the server.
-func (r *nodeReport) try() {
+// tryFeatures tries what the program may use.
+func (r *nodeReport) tryFeatures() {
 	if r.has("replica") || r.has("sentinel") || r.has("version") || r.has("cluster") && r.several {
 		return
 	}
