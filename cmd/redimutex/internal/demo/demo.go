@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
@@ -233,24 +232,12 @@ func (s *lockServer) probe(ctx context.Context) error {
 // close deletes the key, which a killed holder may have left behind, and ends the embedded server.
 func (s *lockServer) close() {
 	for _, n := range s.nodes {
-		s.remove(n)
+		n.Server.Session(context.Background(), servers.QuickTimeout, s.key).Do("DEL", s.key) //nolint:errcheck // it expires
 	}
 	s.nodes.Close()
 	if s.embedded != nil {
 		s.embedded.Close()
 	}
-}
-
-// remove deletes the key, if the server answers. Otherwise the key expires.
-func (s *lockServer) remove(n servers.Node) {
-	ctx, cancel := context.WithTimeout(context.Background(), servers.QuickTimeout)
-	defer cancel()
-	c, err := n.Get(ctx)
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	redis.DoContext(c, ctx, "DEL", s.key) //nolint:errcheck // it expires
 }
 
 // newClient returns a Client with the options of the demo. Waiters poll, so that any server will do. They poll often, because

@@ -78,6 +78,15 @@ func (t *trial) attempt(f feature, l level) bool {
 	return false
 }
 
+// conditions are the errors of a server that does not let any client lock now, by their first words.
+var conditions = map[string]struct{ check, what string }{
+	"READONLY":    {"replica", "refuses writes"},
+	"NOREPLICAS":  {"min-replicas", "refuses writes"},
+	"OOM":         {"memory", "refuses locks"},
+	"MISCONF":     {"disk", "refuses writes"},
+	"CLUSTERDOWN": {"not-ready", "is in a cluster that is down"},
+}
+
 // failed classifies the error of a trial. Some errors have nothing to do with the feature that was tried.
 func (t *trial) failed(f feature, l level, err error) {
 	said, ok := servers.Said(err)
@@ -96,23 +105,14 @@ func (t *trial) failed(f feature, l level, err error) {
 		return
 	}
 	code, _, _ := strings.Cut(strings.TrimPrefix(string(said), "ERR "), " ")
-	switch code {
-	case "READONLY":
-		t.report("replica", levelError, "refuses writes: %s", said)
-	case "NOREPLICAS":
-		if !t.has("min-replicas") {
-			t.report("min-replicas", levelError, "refuses writes: %s", said)
-		}
-	case "OOM":
-		t.report("memory", levelError, "refuses locks: %s", said)
-	case "MISCONF":
-		t.report("disk", levelError, "refuses writes: %s", said)
-	case "MOVED":
+	switch c, known := conditions[code]; {
+	case code == "NOREPLICAS" && t.has("min-replicas"): // it was seen before
+	case known:
+		t.report(c.check, levelError, "%s: %s", c.what, said)
+	case code == "MOVED":
 		t.report("cluster", levelError, "is a node of a cluster, and serves no key that begins with %s: %s", t.prefix, said)
-	case "max": // number of clients reached
+	case code == "max": // number of clients reached
 		t.unreached(said)
-	case "CLUSTERDOWN":
-		t.report("not-ready", levelError, "is in a cluster that is down: %s", said)
 	default:
 		key := t.key
 		if f.name == "guard" {
