@@ -147,7 +147,7 @@ func TestDemoFailsWhenAnUpdateIsLostUnderTheLock(t *testing.T) {
 	assert.Contains(t, p.said, "updates were lost under the lock")
 }
 
-func TestDemoShowsItsServersPasswordToNobodyAndLeavesNoKey(t *testing.T) {
+func TestDemoNeverShowsThePasswordOfItsServerAndLeavesNoKey(t *testing.T) {
 	t.Parallel()
 	const password = "correct-horse"
 	s := redistest.Real(t, "--requirepass", password)

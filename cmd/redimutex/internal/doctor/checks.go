@@ -197,13 +197,11 @@ func (r *nodeReport) checkCluster() {
 // goodLag is the highest normal lag of a replica, which reports once a second.
 const goodLag = 5
 
-// checkReplicas judges the replicas of a primary.
-func (r *nodeReport) checkReplicas() {
-	good := 0
+// replicasInStep counts the replicas of a primary that follow it closely, and reports the others.
+func (r *nodeReport) replicasInStep() (good int) {
 	for i := range r.number("connected_slaves") {
-		line := r.info[fmt.Sprintf("slave%d", i)]
 		about := make(map[string]string)
-		for pair := range strings.SplitSeq(line, ",") {
+		for pair := range strings.SplitSeq(r.info[fmt.Sprintf("slave%d", i)], ",") {
 			name, value, _ := strings.Cut(pair, "=")
 			about[name] = value
 		}
@@ -217,6 +215,12 @@ func (r *nodeReport) checkReplicas() {
 			good++
 		}
 	}
+	return good
+}
+
+// checkReplicas compares the replicas of a primary with what the program and the server want.
+func (r *nodeReport) checkReplicas() {
+	good := r.replicasInStep()
 	switch {
 	case good < r.replicas:
 		r.report("replicas", levelError, "has %d replicas in step, and WithReplicas(%d) wants more", good, r.replicas)

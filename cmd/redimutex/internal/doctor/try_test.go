@@ -119,7 +119,7 @@ func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
 	}
 }
 
-func TestDoctorWarnsOfWhatNobodyHasAskedForAndRefusesWhatIsNeeded(t *testing.T) {
+func TestDoctorWarnsOfWhatWasNotAskedForAndRefusesWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := durable(t)
