@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -27,8 +26,8 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := durable(t)
-	user := func(without string) []string {
-		rules := []string{"reset", "resetchannels", "on", ">hunter2"}
+	all := func(without string) []string {
+		rules := []string{"resetchannels"}
 		for _, f := range features {
 			for rule := range strings.FieldsSeq(strings.ReplaceAll(f.rules, "KEY", "lock:")) {
 				if rule != without {
@@ -39,9 +38,8 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 		return rules
 	}
 	args := []string{"-key", "lock:", "-need", everything, "-ignore", "persistence"}
-	urls := []string{login("lock", s)}
 
-	s.SetUser("lock", user("")...)
+	urls := []string{login(s, "lock", all("")...)}
 	d := finds(t, exitWarnings, "unchecked", urls, args...) // it may not call INFO
 	assert.Equal(t, everything, strings.Join(d.Servers[0].Tried, ","))
 
@@ -50,7 +48,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 			if rule == "+getrange" || rule == "+role" || len(redistest.Rules(rule)) == 0 {
 				continue // everything works without it, but not as well
 			}
-			s.SetUser("lock", user(rule)...)
+			login(s, "lock", all(rule)...)
 			status, d := doctor(t, urls, args...)
 			assert.Equal(t, exitUnusable, status, rule)
 			assert.Contains(t, ids(d.Findings), f.check, rule)
@@ -58,7 +56,7 @@ func TestDoctorNamesEveryPermissionThatIsMissing(t *testing.T) {
 		}
 	}
 
-	s.SetUser("lock", append(user(""), "+info", "+config|get", "+slowlog|get")...)
+	login(s, "lock", append(all(""), "+info", "+config|get", "+slowlog|get")...)
 	finds(t, cli.OK, "", urls, args...)
 }
 
@@ -84,9 +82,9 @@ func TestDoctorsAdviceIsWhatTheServerTakes(t *testing.T) {
 		"all commands, some keys": {[]string{"resetchannels", "allcommands", "~lock:*"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.SetUser("lock", append([]string{"reset", "on", ">hunter2"}, c.has...)...)
+			urls := []string{login(s, "lock", c.has...)}
 			for range len(features) + 1 {
-				_, d := doctor(t, []string{login("lock", s)}, "-key", "lock:", "-need", everything, "-ignore", "persistence,unchecked")
+				_, d := doctor(t, urls, "-key", "lock:", "-need", everything, "-ignore", "persistence,unchecked")
 				if len(d.Findings) == 0 {
 					return
 				}
@@ -106,14 +104,12 @@ func TestDoctorsAdviceFitsTheNamesOfThePrefix(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL, redistest.ChannelRules)
 	s := durable(t)
-	for i, prefix := range []string{"lock:", "lock:{user:17}:", "lock:}", "lock:{}:"} {
-		user := fmt.Sprint("user", i)
-		s.SetUser(user, "reset", "resetchannels", "on", ">hunter2", "~"+prefix+"*", "&redimutex:*", "+@all", "-info")
-		urls := []string{login(user, s)}
+	for _, prefix := range []string{"lock:", "lock:{user:17}:", "lock:}", "lock:{}:"} {
+		urls := []string{login(s, "lock", "resetchannels", "~"+prefix+"*", "&redimutex:*", "+@all", "-info")}
 		args := []string{"-key", prefix, "-need", "fencing,queue,readers", "-ignore", "unchecked"}
 		d := finds(t, exitUnusable, "cannot-fence cannot-queue cannot-read", urls, args...)
 		for _, f := range d.Findings {
-			s.SetUser(user, advised(f)...)
+			s.SetUser("lock", advised(f)...)
 		}
 		finds(t, cli.OK, "", urls, args...)
 	}
@@ -123,8 +119,7 @@ func TestDoctorWarnsOfWhatWasNotAskedForAndRefusesWhatIsNeeded(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := durable(t)
-	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~lock:*", "+@all")
-	urls := []string{login("lock", s)}
+	urls := []string{login(s, "lock", "~lock:*", "+@all")}
 	finds(t, exitWarnings, "cannot-fence cannot-queue cannot-read", urls, "-key", "lock:")
 	finds(t, exitUnusable, "cannot-fence", urls, "-key", "lock:", "-need", "fencing")
 	finds(t, cli.OK, someFindings, urls, "-key", "lock:", "-need", "lock")
@@ -136,8 +131,7 @@ func TestDoctorTellsNoClockThatItMayNotRead(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := durable(t)
-	s.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-time")
-	url := login("lock", s)
+	url := login(s, "lock", "~*", "+@all", "-time")
 	_, d := doctor(t, []string{url})
 	assert.Nil(t, d.Servers[0].ClockOffset)
 	assert.NotZero(t, d.Servers[0].Ping)
@@ -153,8 +147,7 @@ func TestDoctorLeavesNothingOfATrialThatFailsHalfway(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ACL)
 	s := durable(t)
-	s.SetUser("lock", "reset", "on", ">hunter2", "~*", "&*", "+@all", "-zunionstore")
-	finds(t, exitWarnings, "cannot-read", []string{login("lock", s)})
+	finds(t, exitWarnings, "cannot-read", []string{login(s, "lock", "~*", "&*", "+@all", "-zunionstore")})
 	assert.Empty(t, s.Keys())
 }
 
@@ -214,9 +207,8 @@ func TestDoctorSeesAReplica(t *testing.T) {
 func TestDoctorSeesAReplicaThatItMayNotAsk(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	_, replicas := redistest.Replicas(t, 1)
-	replica := replicas[0]
-	replica.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-info", "-role")
-	finds(t, exitUnusable, "replica", []string{login("lock", replica)}, "-ignore", "persistence,unchecked", "-need", "lock") // it shows when a lock is tried
+	url := login(replicas[0], "lock", "~*", "+@all", "-info", "-role")
+	finds(t, exitUnusable, "replica", []string{url}, "-ignore", "persistence,unchecked", "-need", "lock") // it shows when a lock is tried
 }
 
 func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
@@ -228,8 +220,7 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	finds(t, exitUnusable, "replicas", []string{primary.URL()}, "-replicas", "2", "-need", "lock")
 
 	redistest.Needs(t, redistest.ACL)
-	primary.SetUser("mute", "on", ">hunter2", "~*", "&*", "+@all", "-wait")
-	url := login("mute", primary)
+	url := login(primary, "mute", "~*", "&*", "+@all", "-wait")
 	finds(t, exitUnusable, "cannot-wait", []string{url}, "-replicas", "1", "-ignore", "unchecked") // what is asked for has to work
 	finds(t, exitWarnings, someFindings, []string{url}, "-ignore", "unchecked")
 
@@ -238,6 +229,6 @@ func TestDoctorSeesThatReplicasAreMissing(t *testing.T) {
 	replicas[0].Kill()
 	redistest.Wait(t, "the primary notices", func() bool { return primary.Online() == 0 })
 	finds(t, exitUnusable, "min-replicas", []string{primary.URL()})
-	primary.Do("ACL", "SETUSER", "lock", "on", ">hunter2", "~*", "+@all", "-config", "-info")
-	finds(t, exitUnusable, "min-replicas", []string{login("lock", primary)}, "-ignore", "unchecked") // it shows when a lock is tried
+	url = login(primary, "lock", "~*", "+@all", "-config", "-info")
+	finds(t, exitUnusable, "min-replicas", []string{url}, "-ignore", "unchecked") // it shows when a lock is tried
 }
