@@ -21,6 +21,15 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
+// found returns the servers that Find finds.
+func found(t *testing.T, given ...string) Set {
+	t.Helper()
+	nodes, err := Find(given, QuickTimeout)
+	require.NoError(t, err)
+	t.Cleanup(nodes.Close)
+	return nodes
+}
+
 func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
 	for _, raw := range clitest.MalformedURLs {
 		before, after, _ := strings.Cut(raw, "hunter2")
@@ -57,9 +66,7 @@ func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) 
 	} {
 		t.Setenv(EnvURL, c.ours)
 		t.Setenv(EnvAppURL, c.theirs)
-		nodes, err := Find(c.flags, QuickTimeout)
-		require.NoError(t, err, name)
-		assert.Equal(t, c.want, nodes.Names(), name)
+		assert.Equal(t, c.want, found(t, c.flags...).Names(), name)
 	}
 }
 
@@ -69,9 +76,7 @@ func TestAConnectionIsPrivateByTLSOrWithinThisMachine(t *testing.T) {
 		"redis://127.0.0.1": true, "redis://localhost": true, "redis://[::1]": true, "unix:///socket": true,
 		"rediss://example.com": true, "redis://example.com": false, "redis://10.0.0.1": false,
 	} {
-		nodes, err := Find(URLs{url}, QuickTimeout)
-		require.NoError(t, err)
-		assert.Equal(t, private, nodes[0].Private, url)
+		assert.Equal(t, private, found(t, url)[0].Private, url)
 	}
 }
 
@@ -94,10 +99,8 @@ func TestACommaThatCutsAPasswordInTwoIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, hint)
 		assert.NotContains(t, err.Error(), "hunter")
 	}
-	nodes, err := Find(URLs{raw}, QuickTimeout)
-	require.NoError(t, err)
-	nodes.Close()
-	_, err = Find(URLs{"redis://host", "redis://host:port"}, QuickTimeout)
+	found(t, raw)
+	_, err := Find(URLs{"redis://host", "redis://host:port"}, QuickTimeout)
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), hint)
 }
@@ -109,9 +112,7 @@ func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
 	for i := range 65 {
 		many = append(many, fmt.Sprint("redis://host", i))
 	}
-	nodes, err := Find(many[:64], QuickTimeout)
-	require.NoError(t, err)
-	redimutex.NewClient(nodes.Pools()).Close() // it takes as many
+	redimutex.NewClient(found(t, many[:64]...).Pools()).Close() // it takes as many
 	for want, given := range map[string]URLs{
 		"127.0.0.1:7000 is named twice": {"redis://127.0.0.1:7000", "redis://127.0.0.1:7000/1"},
 		"no URL in the file":            {"@" + empty},
@@ -124,7 +125,7 @@ func TestServersThatMakeNoQuorumAreAUsageError(t *testing.T) {
 		assert.ErrorContains(t, err, "-redis")
 	}
 	t.Setenv(EnvURL, "nonsense")
-	_, err = Find(nil, QuickTimeout)
+	_, err := Find(nil, QuickTimeout)
 	assert.ErrorContains(t, err, EnvURL)
 }
 
@@ -210,24 +211,17 @@ func TestWhoWasNotWaitedForGetsNoAdvice(t *testing.T) {
 	hung := redistest.Start(t)
 	hung.Pause()
 	defer hung.Resume()
-	nodes, err := Find(URLs{"redis://" + redistest.FreeAddr(t), "redis://" + redistest.FreeAddr(t), hung.URL()}, QuickTimeout)
-	require.NoError(t, err)
-	defer nodes.Close()
+	nodes := found(t, "redis://"+redistest.FreeAddr(t), "redis://"+redistest.FreeAddr(t), hung.URL())
 	client := redimutex.NewClient(nodes.Pools())
 	defer client.Close()
-	_, err = client.Mutex("job").TryAcquire(t.Context())
+	_, err := client.Mutex("job").TryAcquire(t.Context())
 	assert.Regexp(t, `^[^(]*; [^(]* \(does it run[^(]*\); \S+: no answer yet$`, nodes.Explain(err))
 }
 
 func TestACommandFindsASocketWhateverItsPath(t *testing.T) {
 	path := "/tmp/a,b c%/d\te"
-	nodes, err := Find(URLs{"unix:///tmp/a,b%20c%25/d%09e", "redis://host"}, QuickTimeout)
-	require.NoError(t, err)
-	defer nodes.Close()
-	t.Setenv(EnvURL, nodes.Child())
-	inside, err := Find(nil, QuickTimeout)
-	require.NoError(t, err)
-	defer inside.Close()
+	t.Setenv(EnvURL, found(t, "unix:///tmp/a,b%20c%25/d%09e", "redis://host").Child())
+	inside := found(t)
 	assert.Len(t, inside, 2)
 	assert.Equal(t, path, inside[0].Address)
 }
