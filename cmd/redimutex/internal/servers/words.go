@@ -27,7 +27,7 @@ func hints(errs []*redimutex.NodeError) []string {
 	all, none := make([]string, len(errs)), !slices.ContainsFunc(errs, awaited)
 	for i, n := range errs {
 		if none || awaited(n) {
-			all[i] = advice(n.Err)
+			all[i] = " (" + advice(n.Err) + ")"
 		}
 	}
 	for i, hint := range all {
@@ -64,55 +64,62 @@ var wantsCertificate = regexp.MustCompile(`tls: (certificate required|bad certif
 // advice returns what to do about the error of a server.
 func advice(err error) string {
 	var said redis.Error
-	if !errors.As(Shortened(err), &said) {
-		var untrusted *tls.CertificateVerificationError
-		var invalid x509.CertificateInvalidError
-		switch {
-		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-			return " (the server needs a new certificate, or this machine the right time)"
-		case wantsCertificate.MatchString(err.Error()):
-			return " (does it want a certificate of its clients? redimutex shows none: set tls-auth-clients to no there)"
-		case errors.As(err, &untrusted):
-			return " (use the name that the certificate is for, and name its authority in SSL_CERT_FILE)"
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			return " (does it want TLS? Its URL then begins with rediss://. Or a certificate of its clients? redimutex shows none)"
-		case errors.Is(err, ErrHandshake), strings.Contains(err.Error(), "does not look like a TLS handshake"):
-			return " (redis:// is for servers without TLS)"
-		}
-		return " (does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another)"
+	if errors.As(Shortened(err), &said) {
+		return adviceOnWords(string(said))
 	}
-	code, _, _ := strings.Cut(string(said), " ")
-	switch code {
-	case "NOAUTH", "WRONGPASS":
-		return " (give user and password as in redis://user:password@host, by " + EnvURL + " or -redis @FILE)"
-	case "WRONGTYPE":
-		return " (this KEY has a lock of another kind, such as a semaphore, or something that is no lock, such as a hash of Redisson; " +
-			"a lock needs another KEY)"
-	case "MOVED":
-		return " (this is a node of a cluster, and another one serves KEY; name that one by -redis)"
-	case "REPLICA": // see package inspect
-		return " (name the primary by -redis or " + EnvURL + ")"
-	case "CROSSSLOT":
-		return " (in a cluster several KEYs need the same {tag}, as in account:{eu}:1 account:{eu}:2)"
-	case "NOPERM":
-		if looks.MatchString(string(said)) {
-			return " (redimutex list -h says what a user needs that looks at locks)"
-		}
-		return lacks
-	}
+	var untrusted *tls.CertificateVerificationError
+	var invalid x509.CertificateInvalidError
 	switch {
-	case strings.Contains(string(said), "user executing the script can't"), strings.Contains(string(said), "ACL failure in script"):
-		return lacks
-	case strings.Contains(string(said), "number of arguments for 'auth'"):
-		return " (a server before Redis 6 knows no users: write redis://:password@host)"
-	case strings.Contains(string(said), "DB index"):
-		return " (the URL names a database that this server does not have: write another number behind the last / of the URL, or none)"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the server needs a new certificate, or this machine the right time"
+	case wantsCertificate.MatchString(err.Error()):
+		return "does it want a certificate of its clients? redimutex shows none: set tls-auth-clients to no there"
+	case errors.As(err, &untrusted):
+		return "use the name that the certificate is for, and name its authority in SSL_CERT_FILE"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return "does it want TLS? Its URL then begins with rediss://. Or a certificate of its clients? redimutex shows none"
+	case errors.Is(err, ErrHandshake), strings.Contains(err.Error(), "does not look like a TLS handshake"):
+		return "redis:// is for servers without TLS"
 	}
-	return " (redimutex doctor looks for the reason, and says what to do)"
+	return "does it run, and can it be reached from here? -redis URL or " + EnvURL + " names another"
 }
 
-const lacks = " (redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with, " +
-	"and -need fencing; or, as run has -s or -permits, readers or semaphore)"
+// adviceOnCode is the advice for errors of a server that begin with a code.
+var adviceOnCode = map[string]string{
+	"NOAUTH":    needsLogin,
+	"WRONGPASS": needsLogin,
+	"WRONGTYPE": "this KEY has a lock of another kind, such as a semaphore, or something that is no lock, such as a hash of Redisson; " +
+		"a lock needs another KEY",
+	"MOVED":     "this is a node of a cluster, and another one serves KEY; name that one by -redis",
+	"REPLICA":   "name the primary by -redis or " + EnvURL, // see package inspect
+	"CROSSSLOT": "in a cluster several KEYs need the same {tag}, as in account:{eu}:1 account:{eu}:2",
+	"NOPERM":    lacksPermission,
+}
+
+const (
+	needsLogin      = "give user and password as in redis://user:password@host, by " + EnvURL + " or -redis @FILE"
+	lacksPermission = "redimutex doctor says what this user lacks; give it -key PREFIX, with what KEY begins with, " +
+		"and -need fencing; or, as run has -s or -permits, readers or semaphore"
+)
+
+// adviceOnWords returns what to do about an error that a server has sent.
+func adviceOnWords(said string) string {
+	code, _, _ := strings.Cut(said, " ")
+	hint, known := adviceOnCode[code]
+	switch {
+	case code == "NOPERM" && looks.MatchString(said):
+		return "redimutex list -h says what a user needs that looks at locks"
+	case known:
+		return hint
+	case strings.Contains(said, "user executing the script can't"), strings.Contains(said, "ACL failure in script"):
+		return lacksPermission
+	case strings.Contains(said, "number of arguments for 'auth'"):
+		return "a server before Redis 6 knows no users: write redis://:password@host"
+	case strings.Contains(said, "DB index"):
+		return "the URL names a database that this server does not have: write another number behind the last / of the URL, or none"
+	}
+	return "redimutex doctor looks for the reason, and says what to do"
+}
 
 // looks matches the commands that a user needs for looking and not for locking: doctor does not miss them.
 var looks = regexp.MustCompile(`'(scan|type|getrange)'`)
