@@ -17,14 +17,15 @@ type Holder struct {
 	Left  time.Duration // of its own lease; 0 if unknown
 }
 
-// most is the maximum number of holders of a lock, and of marks of a kind, that are read: those that last longest.
-const most = 1000
+// mostMembers is the maximum number of holders of a lock, and of marks of a kind, that are read: those that last longest.
+const mostMembers = 1000
 
-// last returns the command for the members of a set that last longest.
-func last(key string) []any { return []any{"ZRANGE", key, -most, -1, "WITHSCORES"} }
+// lastMembers returns the command for the members of a set that last longest.
+func lastMembers(key string) []any { return []any{"ZRANGE", key, -mostMembers, -1, "WITHSCORES"} }
 
-// living parses the reply to last: members, scored by the end of their leases in µs. It leaves out those that have ended.
-func living(reply any, now int64) (all []Holder) {
+// unexpired parses the reply to lastMembers: members, scored by the end of their leases in µs. It leaves out those that have
+// ended.
+func unexpired(reply any, now int64) (all []Holder) {
 	members, _ := redis.Strings(reply, refusal(reply))
 	for i := 0; i+1 < len(members); i += 2 {
 		end, err := strconv.ParseFloat(members[i+1], 64)
@@ -46,7 +47,7 @@ func (v *View) readHolders(reply any, now int64) {
 		*v = View{Err: err}
 		return
 	}
-	v.Holders = living(reply, now)
+	v.Holders = unexpired(reply, now)
 	v.Holding = len(v.Holders)
 	if v.Kind == server.Reader {
 		return
@@ -63,7 +64,7 @@ func (v *View) readHolders(reply any, now int64) {
 
 // countHolders reads how many hold a shared lock, if they may be more than those that were read.
 func (v *View) countHolders(reply any) {
-	if n, _ := redis.Int(reply, nil); v.Holding == most { // n is 0 if this user may not count them
-		v.Holding = max(n, most)
+	if n, _ := redis.Int(reply, nil); v.Holding == mostMembers { // n is 0 if this user may not count them
+		v.Holding = max(n, mostMembers)
 	}
 }

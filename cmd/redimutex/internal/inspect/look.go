@@ -29,8 +29,8 @@ func Look(ctx context.Context, s *server.Server, keys []string, waiters int, tim
 		queue := server.QueueKey(key)
 		_, writers, waiting, entitled := server.PhaseKeys(key)
 		commands = append(commands, []any{"GETRANGE", key, 0, Longest}, []any{"PTTL", key}, []any{"GETRANGE", server.FenceKey(key), 0, 20},
-			[]any{"ZCARD", queue}, []any{"PTTL", queue}, front(queue, waiters),
-			last(writers), last(waiting), last(entitled))
+			[]any{"ZCARD", queue}, []any{"PTTL", queue}, firstMembers(queue, waiters),
+			lastMembers(writers), lastMembers(waiting), lastMembers(entitled))
 	}
 	replies, err := ses.Pipeline(commands)
 	if err != nil {
@@ -92,13 +92,13 @@ func (l *secondLook) add(v *View, key string) {
 		l.waiters = append(l.waiters, &v.Queue[i])
 	}
 	if len(v.marks) > 0 {
-		l.ask(v.countMarks, "ZRANGE", server.QueueKey(key), 0, most-1)
+		l.ask(v.countMarks, "ZRANGE", server.QueueKey(key), 0, mostMembers-1)
 	}
 	if v.Kind != nil && v.Kind.Shared {
 		if v.Kind == server.Reader {
 			key, _, _, _ = server.PhaseKeys(key)
 		}
-		l.ask(func(reply any) { v.readHolders(reply, l.now) }, last(key)...)
+		l.ask(func(reply any) { v.readHolders(reply, l.now) }, lastMembers(key)...)
 		l.ask(v.countHolders, "ZCARD", key)
 	}
 }

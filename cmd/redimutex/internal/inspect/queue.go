@@ -24,8 +24,8 @@ type Waiter struct {
 	channel string
 }
 
-// front returns the command for the first n members of a queue.
-func front(queue string, n int) []any {
+// firstMembers returns the command for the first n members of a queue.
+func firstMembers(queue string, n int) []any {
 	if n <= 0 { // an end of -1 would mean all members
 		return []any{"ZRANGE", queue, 1, 0}
 	}
@@ -72,7 +72,7 @@ func wants(want string) *server.Kind {
 // readMarks reads the marks of waiting readers and writers, of which those in the queue have one as well.
 func (v *View) readMarks(replies []any, now int64) {
 	for _, reply := range replies {
-		for _, mark := range living(reply, now) {
+		for _, mark := range unexpired(reply, now) {
 			v.marks = append(v.marks, mark.Token)
 		}
 	}

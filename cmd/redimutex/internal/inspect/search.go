@@ -42,8 +42,8 @@ func Find(s *server.Server, pattern string, all bool) *Search {
 	return &Search{server: s, pattern: pattern, all: all, cursor: "0"}
 }
 
-// Next looks at some more keys and returns the locks among them. It may return a key twice. An error ends the Search. A replica
-// is an error, as in Look.
+// Next looks at some more keys and returns the locks among them. It may return a key twice. An error ends the Search. A
+// replica is an error, as in Look.
 func (f *Search) Next(ctx context.Context, timeout time.Duration) (locks []string, err error) {
 	ses := f.server.Session(ctx, timeout, f.pattern)
 	if f.Passed == 0 {
