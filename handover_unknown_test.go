@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -289,59 +289,79 @@ func TestAHandOverThatIsRepeatedAfterCloseSaysSo(t *testing.T) {
 	require.NoError(t, newMutex(t, s.Pool(), "k", patient).TakeOver(t.Context(), h))
 }
 
-// Close comes while the servers execute the TakeOver, so the Handover gets its votes back.
+// Close comes while the servers execute the TakeOver, so the Handover gets its votes back. A server may execute the TakeOver
+// only when the others have given their votes back. Its vote must not stay for the TTL of the taker.
 func TestATakeOverThatCloseOvertakesLeavesTheHandoverGood(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		servers int
-		step    int64
-	}{"one server": {1, 1}, "three servers": {3, 1}, "three servers, in the second step": {3, 2}} {
+		step    int64 // of the TakeOver, when Close comes
+		late    bool  // one server is later than the others
+	}{
+		"one server": {1, 1, false}, "three servers": {3, 1, false}, "three servers, in the second step": {3, 2, false},
+		"three servers, one of them late": {3, 1, true}, "three servers, one of them late in the second step": {3, 2, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			servers := c.servers
-			all := locktest.Start(t, servers)
-			var pools []redimutex.Pool
-			asks, goOn := make(chan struct{}, servers), make(chan struct{})
-			for _, s := range all {
-				pool := redistest.NewBetween(s.Pool())
-				var steps atomic.Int64
-				pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-					if slices.Contains(args, any("k")) && steps.Add(1) >= c.step {
-						select {
-						case asks <- struct{}{}:
-						default: // this is a later command
-						}
-						<-goOn
-					}
-					return run()
-				})
-				pools = append(pools, pool)
-			}
-			h := handOverEverywhere(t, all, "k", time.Minute)
-			client := redimutex.NewClient(pools, patient, redimutex.WithTTL(time.Hour))
-			held, err := client.Mutex("another").Acquire(t.Context())
-			require.NoError(t, err)
-			overtaken, closed := make(chan error), make(chan error)
-			go func() { overtaken <- client.Mutex("k").TakeOver(t.Context(), h) }()
-			for range servers {
-				<-asks
-			}
-			go func() { closed <- client.Close() }()
-			<-held.Done()
-			close(goOn)
-			require.ErrorIs(t, <-overtaken, redimutex.ErrClosed)
-			require.NoError(t, <-closed)
-			for _, s := range all {
-				if servers > 1 { // a single server keeps the Handover for the TTL of the taker
-					assert.LessOrEqual(t, s.PTTL("k"), time.Minute)
-				}
-			}
-			next := all.Client(t, patient).Mutex("k")
-			require.ErrorIs(t, next.TryLockContext(t.Context()), redimutex.ErrLocked)
-			require.NoError(t, next.TakeOver(t.Context(), h))
-			next.Unlock()
+			synctest.Test(t, func(t *testing.T) { overtaken(t, c.servers, c.step, c.late) })
 		})
 	}
+}
+
+func overtaken(t *testing.T, n int, step int64, late bool) {
+	var servers []*miniredis.Miniredis
+	var fronts []*redistest.Between
+	var pools []redimutex.Pool
+	for range n {
+		server, pool := redistest.Virtual(t)
+		front := redistest.NewBetween(pool)
+		servers, fronts, pools = append(servers, server), append(fronts, front), append(pools, front)
+	}
+	opts := []redimutex.Option{redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)}
+	l, err := newClient(t, pools, opts...).Mutex("k").Acquire(t.Context())
+	require.NoError(t, err)
+	synctest.Wait() // all servers have the lock,
+	h, err := l.HandOver(t.Context(), time.Minute)
+	require.NoError(t, err)
+	synctest.Wait() // and now the Handover
+	given, err := servers[0].Get("k")
+	require.NoError(t, err)
+	goOn, last := make(chan struct{}), make(chan struct{})
+	for i, front := range fronts {
+		let := goOn
+		if late && i == n-1 {
+			let = last
+		}
+		var steps atomic.Int64
+		front.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			if slices.Contains(args, any("k")) && steps.Add(1) == step {
+				<-let
+			}
+			return run()
+		})
+	}
+	client := redimutex.NewClient(pools, opts...)
+	failed, closed := make(chan error, 1), make(chan error, 1)
+	go func() { failed <- client.Mutex("k").TakeOver(t.Context(), h) }()
+	synctest.Wait()
+	go func() { closed <- client.Close() }()
+	synctest.Wait()
+	close(goOn)
+	synctest.Wait()
+	close(last)
+	require.ErrorIs(t, <-failed, redimutex.ErrClosed)
+	require.NoError(t, <-closed)
+	for _, s := range servers {
+		value, err := s.Get("k")
+		require.NoError(t, err)
+		assert.Equal(t, given, value)
+		if n > 1 { // a single server keeps the Handover for the TTL of the taker
+			assert.LessOrEqual(t, s.TTL("k"), time.Minute)
+		}
+	}
+	next := newClient(t, pools, opts...).Mutex("k")
+	require.ErrorIs(t, next.TryLockContext(t.Context()), redimutex.ErrLocked)
+	require.NoError(t, next.TakeOver(t.Context(), h))
+	next.Unlock()
 }
 
 func TestHandOversOfALeaseDoNotWaitForEachOther(t *testing.T) {
