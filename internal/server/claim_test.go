@@ -335,12 +335,13 @@ func TestATryIsUnknownUntilALaterOneWasAnswered(t *testing.T) {
 // which was sent after the answer to the first, that is no longer possible.
 func TestAPlainTryInDoubtNeedsTwoReleases(t *testing.T) {
 	t.Parallel()
-	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed, 0) })
-	t.Run("broken, and repeated by a script", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, 0) })
-	t.Run("and held for long", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, time.Minute) })
+	t.Run("silent", func(t *testing.T) { twoReleases(t, context.DeadlineExceeded, server.Failed, 0, false) })
+	t.Run("broken, and repeated by a script", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, 0, false) })
+	t.Run("and held for long", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, time.Minute, false) })
+	t.Run("and tried again for the next in line", func(t *testing.T) { twoReleases(t, redistest.ErrCut, server.Done, 0, true) })
 }
 
-func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Duration) {
+func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Duration, again bool) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		warm := request("warm")
 		done(t, acquire(s, warm)) // now the server knows the script
@@ -351,6 +352,9 @@ func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Dura
 		due := time.Now().Add(q.Timeout)
 		assert.Equal(t, want, c.Try(t.Context(), server.Try{Plain: true}).Verdict)
 		assert.True(t, c.Spent(), "an undo may be behind it")
+		if again { // it was answered too late for its call
+			done(t, c.Try(t.Context(), server.Try{}))
+		}
 		time.Sleep(held)
 		var after atomic.Int32
 		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
