@@ -37,7 +37,7 @@ type Claim struct {
 	registered bool          // the server may have a place in the queue or a mark of the token
 	doubt      bool          // a plain try has no answer: it is not known whether its undo was sent
 	silent     bool          // a try got no answer, and neither did any later try
-	cut        bool          // the last unanswered try was cut short, because its caller's ctx had ended
+	cut        bool          // the last try is unanswered, because its caller's ctx had ended
 	overtook   bool          // a release was answered, but an unanswered try may be executed after it: another release follows
 	changed    chan struct{} // closed when no command is under way, or the claim is away; nil if no caller waits for that
 
@@ -185,7 +185,7 @@ func (c *Claim) tried(t *Try, r *Reply, unanswered, cut bool, due time.Time) {
 		c.open = max(c.open, due.Add(c.Timeout).Sub(epoch))
 	}
 	c.silent = r.Verdict == Failed && (unanswered || c.silent)
-	c.cut = cut || c.cut && !unanswered
+	c.cut = cut
 	if c.state >= released { // the server may have executed the try after a release whose answer is still to come
 		c.open = max(c.open, Monotonic())
 	}
