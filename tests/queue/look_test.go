@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -158,4 +159,45 @@ func TestAFarWaiterIsGivenTheLockForLonger(t *testing.T) {
 	ms, err := strconv.Atoi(strings.Fields(places[0])[3])
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, ms, 1000+85+600)
+}
+
+// The Hub begins to listen for another lock of the Client, while the first try is under way.
+func TestAWaiterQueuesAtOnceWhereItsClientHasBegunToListenDuringItsTry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		require.NoError(t, m.Set(key, "a foreign client"))
+		require.NoError(t, m.Set("another", "a foreign client"))
+		front := lateListener{outside{redistest.NewBetween(pool), pool}, make(chan struct{})}
+		c := newMutex(t, front, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second)).Client()
+		go c.Mutex("another").LockContext(t.Context(), 0) //nolint:errcheck // the Client is closed at the end of the test
+		synctest.Wait()
+		answer := make(chan struct{})
+		front.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+			reply, err := run()
+			if slices.Contains(args, any(key)) {
+				<-answer
+			}
+			return reply, err
+		})
+		go c.Mutex(key).LockContext(t.Context(), 0) //nolint:errcheck // as above
+		synctest.Wait()
+		close(front.dial)
+		synctest.Wait()
+		require.False(t, m.Exists(server.QueueKey(key)))
+		close(answer)
+		synctest.Wait()
+		assert.True(t, m.Exists(server.QueueKey(key)))
+	})
+}
+
+// A lateListener dials its subscription only when dial is closed.
+type lateListener struct {
+	outside
+	dial chan struct{}
+}
+
+func (l lateListener) Dial() (redis.Conn, error) {
+	<-l.dial
+	return l.outside.Dial()
 }
