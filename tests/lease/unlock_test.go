@@ -54,6 +54,38 @@ func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T)
 	})
 }
 
+// The release takes most of a node timeout, because the server is far.
+func TestCloseWaitsForTheReleaseOfAFarServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, real := redistest.Virtual(t)
+		pool := redistest.NewBetween(real)
+		c := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithNodeTimeout(250*time.Millisecond))
+		m := c.Mutex("k")
+		m.Lock()
+		m.Unlock() // now the server knows the scripts
+		m.Lock()
+		var releases atomic.Int32
+		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			releases.Add(1)
+			time.Sleep(100 * time.Millisecond)
+			defer time.Sleep(100 * time.Millisecond)
+			return run()
+		})
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- m.UnlockContext(t.Context()) }()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, c.Close())
+		assert.InDelta(t, 200*time.Millisecond, time.Since(began), float64(10*time.Millisecond))
+		synctest.Wait()
+		assert.Len(t, unlocked, 1)
+		require.NoError(t, <-unlocked)
+		assert.False(t, server.Exists("k"))
+		assert.EqualValues(t, 1, releases.Load())
+	})
+}
+
 // A slowGet is a pool that takes a while to give a connection.
 type slowGet struct{ redimutex.Pool }
 
