@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -665,7 +666,8 @@ func TestATakerWhoseFirstStepIsRefusedForGoodGivesItsVoteBack(t *testing.T) {
 	redistest.Wait(t, "the Handover is back", func() bool { return all[0].Get("k") == given })
 }
 
-// learnClocks makes the client learn the clocks of all servers, also of those for which a majority did not wait.
+// learnClocks makes the client learn the clocks of all servers, also of those for which a majority did not wait. Afterwards no
+// server owes the client an answer: a try passes over a server that seems to be silent.
 func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
 	t.Helper()
 	m := client.Mutex("other")
@@ -674,6 +676,10 @@ func learnClocks(t *testing.T, all locktest.Servers, client *redimutex.Client) {
 		redistest.Wait(t, "it has voted", func() bool { return s.Get("other") != "" })
 	}
 	require.NoError(t, m.UnlockContext(t.Context()))
+	for _, p := range client.Pools() {
+		pool := p.(*redis.Pool)
+		redistest.Wait(t, "all answers", func() bool { return pool.ActiveCount() == pool.IdleCount() })
+	}
 }
 
 // isStep reports whether a command is the first or the second step of a TakeOver.
