@@ -90,7 +90,7 @@ func TestLessThanHalfOfTheValidityIsNoSuccessOverSeveralServers(t *testing.T) {
 func TestUnlockBeforeTheShortestHoldLeavesTheKeyToExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMinHold(time.Minute))
+		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithMinHold(time.Minute))
 		m := client.Mutex("k")
 		began := time.Now()
 		m.Lock()

@@ -17,11 +17,9 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// newSemaphore returns a Semaphore with a Client of its own, as in another process. With this TTL, a busy machine has three
-// seconds for an answer.
+// newSemaphore returns a Semaphore with a Client of its own, as in another process.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
-	opts = append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)
 	return newClient(t, []redimutex.Pool{s.Pool()}, opts...).Semaphore("s", permits)
 }
 

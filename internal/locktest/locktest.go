@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
@@ -14,10 +15,11 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Client returns a Client that is closed at the end of the test.
+// Client returns a Client that is closed at the end of the test. Its default TTL is a minute. With that of the library, the node
+// timeout would be half a second, which a busy machine may miss.
 func Client(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	c := redimutex.NewClient(pools, opts...)
+	c := redimutex.NewClient(pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }

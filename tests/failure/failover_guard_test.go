@@ -31,7 +31,8 @@ func TestFirstStartOfGuardedServersCostsOneTTL(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			pools, _ := virtualPools(t, n)
-			client := locktest.Client(t, pools, redimutex.WithRestartGuard())
+			opts := []redimutex.Option{redimutex.WithTTL(10 * time.Second), redimutex.WithRestartGuard()}
+			client := locktest.Client(t, pools, opts...)
 			m := client.Mutex("k")
 			began := time.Now()
 			require.NoError(t, m.LockContext(t.Context(), time.Minute))
@@ -42,7 +43,7 @@ func TestFirstStartOfGuardedServersCostsOneTTL(t *testing.T) {
 
 			began = time.Now()
 			for _, key := range []string{"k", "another"} {
-				require.NoError(t, locktest.Client(t, pools, redimutex.WithRestartGuard()).Mutex(key).TryLockContext(t.Context()))
+				require.NoError(t, locktest.Client(t, pools, opts...).Mutex(key).TryLockContext(t.Context()))
 			}
 			assert.Less(t, time.Since(began), time.Second, "from then on it costs nothing, whatever the key and the client")
 		})
