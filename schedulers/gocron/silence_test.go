@@ -48,7 +48,7 @@ func TestJobsThatStopBecauseRedisIsAwayAreLoggedAndTold(t *testing.T) {
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", away) }}
 	client := locktest.Client(t, []redimutex.Pool{pool})
 	var log log
-	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(redimutexgocron.NewLocker(client, "p:", time.Second, log.option())))
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(redimutexgocron.NewLocker(client, "p:", time.Minute, log.option())))
 	require.NoError(t, err)
 	told := make(chan error, 100)
 	_, err = s.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() { t.Error("it runs without a lock") }),
