@@ -20,7 +20,7 @@ import (
 
 func TestClosedClientLocksNothing(t *testing.T) {
 	t.Parallel()
-	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()})
+	client := redimutex.NewClient([]redimutex.Pool{redistest.Start(t).Pool()}, patient)
 	m := client.Mutex("k")
 	known := client.Mutex("known", redimutex.WithLeaseReuse(time.Second))
 	for range 2 { // after this, the Mutex and the Client remember the key
@@ -64,7 +64,7 @@ func TestCloseWakesTheWaiters(t *testing.T) {
 func TestCloseEndsHoldsAndUnlockStillDeletesTheKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, patient)
 	m := client.Mutex("k")
 	m.Lock()
 	l := m.Lease()

@@ -19,9 +19,9 @@ func TestTheWorkerFinishesUnderTheLockOfTheRequest(t *testing.T) {
 	opt := asynq.RedisClientOpt{Addr: s.Addr()}
 	queue := asynq.NewClient(opt)
 	defer queue.Close()
-	web := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithFencing())
+	web := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	defer web.Close()
-	worker := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithFencing())
+	worker := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(time.Minute))
 	defer worker.Close()
 
 	require.NoError(t, Accept(t.Context(), web, queue, "order:7"))
@@ -82,7 +82,7 @@ func TestATaskThatLosesTheLockOrFailsIsArchivedWithItsError(t *testing.T) {
 	defer queue.Close()
 	inspector := asynq.NewInspector(opt)
 	defer inspector.Close()
-	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(300*time.Millisecond))
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 	defer client.Close()
 
 	mux := asynq.NewServeMux()

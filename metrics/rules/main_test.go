@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -85,7 +86,7 @@ func expressions(t testing.TB) map[string]string {
 // scrape returns the metrics of a Client that has locked, given up, and released.
 func scrape(t testing.TB) map[string]*dto.MetricFamily {
 	s := redistest.Start(t)
-	client := redimutex.NewClient([]redimutex.Pool{s.Pool()})
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
 	defer client.Close()
 	collector := redimutexprom.New(client)
 	defer collector.Close()

@@ -313,7 +313,7 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2))
+	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithMultiplexing(2), redimutex.WithTTL(time.Minute))
 	m := client.Mutex("k")
 	m.Lock()
 	require.NoError(t, client.Close())
@@ -344,7 +344,7 @@ func TestAClosedPoolEndsWaitsAtOnce(t *testing.T) {
 	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.Panics(t, single.Mutex("k").Lock)
 
-	three := redimutex.NewClient(pools)
+	three := redimutex.NewClient(pools, redimutex.WithTTL(time.Minute))
 	t.Cleanup(func() { three.Close() })
 	m := three.Mutex("other")
 	require.NoError(t, m.LockContext(t.Context(), time.Minute), "two of three are a majority")

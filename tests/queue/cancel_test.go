@@ -76,7 +76,7 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
-	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
 	locked := make(chan error, 1)
 	go func() { locked <- c.Mutex("k").LockContext(context.Background(), 0) }()
 	waitQueued(t, s, "k", 1)
