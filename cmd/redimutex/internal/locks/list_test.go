@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,11 @@ func listed(t *testing.T, args ...string) (lines []string, stderr string) {
 	for line := range strings.Lines(out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
-	return lines, stderr
+	return lines, late.ReplaceAllString(stderr, "")
 }
+
+// late matches what list says after a second without an answer. A busy machine may be the reason.
+var late = regexp.MustCompile("(?m)^redimutex: waiting for .*\n")
 
 // keysOf returns the first column of a table.
 func keysOf(lines []string) (keys []string) {
@@ -67,8 +71,8 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	lines, _ = listed(t, "b:*", "-redis", s.URL())
 	assert.Equal(t, []string{"b:job"}, keysOf(lines))
 
-	out, stderr := clitest.Ends(t, cli.OK, "list", "nothing*", "-redis", s.URL())
-	assert.Empty(t, out)
+	lines, stderr = listed(t, "nothing*", "-redis", s.URL())
+	assert.Empty(t, lines)
 	assert.Equal(t, "redimutex: there is no lock among 0 keys on "+s.Addr()+"/0\n", stderr)
 
 	r := inventoryOf(t, "-redis", s.URL())
@@ -82,7 +86,7 @@ func TestListTellsWhatIsLockedByWhomAndNeverAToken(t *testing.T) {
 	assert.Equal(t, m.Lease().Fence(), r.Locks[1].Fence)
 	assert.NotEmpty(t, r.Locks[2].Owner)
 
-	out, _ = clitest.Ends(t, cli.OK, "list", "-json", "-redis", s.URL())
+	out, _ := clitest.Ends(t, cli.OK, "list", "-json", "-redis", s.URL())
 	assert.NotContains(t, out, `"queue`, "the help says so")
 	assert.Contains(t, out, `"agree":1`)
 }
