@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -121,21 +122,23 @@ func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing
 
 func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	giver, taker := newMutex(t, s.Pool(), "k", patient), newMutex(t, s.Pool(), "k", patient)
-	h := handOver(t, giver, 200*time.Millisecond)
-	require.NoError(t, giver.LockContext(t.Context(), time.Minute))
-	tooLate := func() {
-		err := taker.TakeOver(t.Context(), h)
-		assert.ErrorIs(t, err, redimutex.ErrLost)
-		assert.ErrorContains(t, err, "its time is over, or it was used before;")
-	}
-	tooLate()
-	require.NoError(t, giver.Lease().Err())
-	giver.Unlock()
-	tooLate()
-	assert.Nil(t, taker.Lease())
-	assert.Empty(t, s.Keys())
+	synctest.Test(t, func(t *testing.T) {
+		server, pool := redistest.Virtual(t)
+		giver, taker := newMutex(t, pool, "k", patient), newMutex(t, pool, "k", patient)
+		h := handOver(t, giver, 200*time.Millisecond)
+		require.NoError(t, giver.LockContext(t.Context(), time.Minute))
+		tooLate := func() {
+			err := taker.TakeOver(t.Context(), h)
+			assert.ErrorIs(t, err, redimutex.ErrLost)
+			assert.ErrorContains(t, err, "its time is over, or it was used before;")
+		}
+		tooLate()
+		require.NoError(t, giver.Lease().Err())
+		giver.Unlock()
+		tooLate()
+		assert.Nil(t, taker.Lease())
+		assert.Empty(t, server.Keys())
+	})
 }
 
 func TestAfterHandOverOneUnlockIsAccepted(t *testing.T) {
