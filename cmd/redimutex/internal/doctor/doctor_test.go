@@ -18,10 +18,10 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// doctor runs the command on servers. The TTL is long, so that a slow machine causes no finding.
+// doctor runs the command on servers. TTL and node timeout are long, so that a slow machine causes no finding.
 func doctor(t *testing.T, urls []string, args ...string) (int, *diagnosis) {
 	t.Helper()
-	args = append([]string{"doctor", "-json", "-ttl", "10m"}, args...)
+	args = append([]string{"doctor", "-json", "-ttl", "10m", "-node-timeout", "1m"}, args...)
 	for _, u := range urls {
 		args = append(args, "-redis", u)
 	}
