@@ -14,8 +14,7 @@ import (
 // A Conn is a redigo connection whose operations end with their contexts. Each operation runs on the caller's goroutine, with
 // no second goroutine beside it. As with redigo's own connections, one goroutine may send and flush while another receives. An
 // operation is cut short by closing the network connection below it, when the timer fires or ctx ends. That breaks the Conn
-// for good: Err reports it, and a redis.Pool closes it. Operations without a ctx are redigo's own, with the timeouts of the
-// dial.
+// for good: Err reports it, and a redis.Pool closes it. Operations without a ctx are redigo's own, with its timeouts.
 type Conn struct {
 	redis.ConnWithTimeout
 	network io.Closer // below redigo and below TLS: the goodbye of TLS may take as long as the peer likes

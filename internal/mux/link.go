@@ -168,8 +168,7 @@ func (l *link) next(batch []*call) ([]*call, bool) {
 	for len(l.calls) == l.written && l.err == nil {
 		l.work.Wait()
 	}
-	// Let other goroutines run as long as they queue more calls. A send costs far more than this, and one packet serves them
-	// all.
+	// Let other goroutines run as long as they queue more calls. A send costs far more than this, and one packet serves all.
 	for n := -1; n < len(l.calls)-l.written && len(l.calls)-l.written < enough; {
 		n = len(l.calls) - l.written
 		l.mu.Unlock()

@@ -300,6 +300,33 @@ func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 	})
 }
 
+func TestABatchThatAScriptFlushHitsIsSentAgainAsABatch(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		var batch []*hold
+		for i := range 10 {
+			q := request(fmt.Sprint(i))
+			done(t, acquire(s, q))
+			batch = append(batch, q)
+		}
+		sent, sources := 0, 0
+		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			sent++
+			if command == "EVAL" {
+				sources++
+			} else if sent > 5 && sent <= 10 { // SCRIPT FLUSH came before the sixth
+				return nil, redis.Error("NOSCRIPT No matching script. Please use EVAL.")
+			}
+			return run()
+		})
+		for _, reply := range extend(s, batch) {
+			done(t, reply)
+		}
+		assert.Equal(t, 15, sent)
+		assert.Equal(t, 2, sources, "a batch brings its script along")
+	})
+}
+
 func TestLaterReleasesShareARoundTripHoweverLongTheirKeysAre(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {

@@ -171,9 +171,12 @@ func (op *operation) send(n int, alone bool) error {
 		for i, raw := range replies {
 			r := op.todo[i]
 			r.again = false
-			if err, _ := raw.(error); replicas(err) {
+			switch err, _ := raw.(error); {
+			case replicas(err):
 				demoted, refused = err, append(refused, r)
-			} else if !coded(err, "NOSCRIPT") && !coded(err, "MOVED") { // those are sent alone later
+			case coded(err, "NOSCRIPT"): // a SCRIPT FLUSH came between two parts of the batch
+				r.again = n < maxMoves
+			case !coded(err, "MOVED"): // else it is sent alone later
 				op.take(r, raw, n, false)
 			}
 		}
