@@ -76,8 +76,7 @@ func innermost(ctx context.Context) *doing {
 }
 
 // LeaseFrom returns the hold of the innermost Do that ctx comes from, of any kind of lock, or nil if there is none. The hold
-// of a Do that runs inside an outer Do ([WithReentrancy]) is that of the outer Do. The Lease has ended when its Do has
-// returned.
+// of a Do that runs inside an outer Do ([WithReentrancy]) is that of the outer Do. The Lease has ended when its Do returns.
 func LeaseFrom(ctx context.Context) *Lease {
 	if d := innermost(ctx); d != nil {
 		return d.lease

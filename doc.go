@@ -113,8 +113,7 @@
 // is *, so no client may use * as its token. A Semaphore's key is a sorted set, which no other client shares.
 //
 // No client should leave a key without a TTL behind: waiters wait until it is deleted. Keys that begin with "redimutex:"
-// belong to this library: fence counters, queues, the readers of an RWMutex and the restart guard. No lock can have such a
-// key.
+// belong to this library (fence counters, queues, the readers of an RWMutex, the restart guard), and are no keys of locks.
 //
 // # Pools and servers
 //

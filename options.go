@@ -262,8 +262,7 @@ func WithLeaseReuse(d time.Duration) Option {
 // other commands on it go on over another. Connections that have answered nothing sent after that command are replaced, too.
 //
 // It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, if the [Pool] can't
-// dial, and for a Redis Cluster, whose servers differ by key. It also panics with [WithReplicas], whose WAIT would delay all
-// other commands.
+// dial, for a Redis Cluster, whose servers differ by key, and with [WithReplicas], whose WAIT would delay all other commands.
 func WithMultiplexing(conns int) Option {
 	return checked(conns > 0, func(c *config) { c.conns = conns },
 		"WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)

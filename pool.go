@@ -42,8 +42,7 @@ const (
 // minutes, and does not limit those in use. A connection that was idle for 10 s is tested before use. opts are applied after
 // the URL. The connections are those of [Dialer].
 //
-// Errors do not show the URL: it may contain a password, and an unescaped special character can move a password into any part
-// of it.
+// Errors do not show the URL: it may contain a password, which an unescaped special character can move into any part of it.
 func NewPool(rawURL string, opts ...redis.DialOption) (*redis.Pool, error) {
 	t, err := redisurl.Parse(rawURL)
 	if err != nil {
