@@ -220,7 +220,7 @@ func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
-	network := all[0].Network(0)
+	network := all[0].Proxy()
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
 	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	// On a busy machine the first server may seem silent. Then it is not asked, and the round is repeated.

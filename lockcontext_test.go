@@ -364,7 +364,7 @@ func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 				t.Parallel()
 				var pools []redimutex.Pool
 				for range servers {
-					network := redistest.Start(t).Network(10 * time.Millisecond)
+					network := redistest.Start(t).Far(10 * time.Millisecond)
 					if punctual {
 						pools = append(pools, redimutex.NewPoolAt("tcp", network.Addr()))
 					} else {

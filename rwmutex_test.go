@@ -77,7 +77,7 @@ func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}, {redimutex.WithLeaseReuse(time.Millisecond)}} {
 		opts = append(opts, redimutex.WithTTL(time.Minute))
-		m := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
+		m := newClient(t, []redimutex.Pool{s.Far(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
 		assert.Equal(t, 10, tryTogether(t, 10, func() error { return m.TryRLockContext(t.Context()) }))
 		for m.RUnlockContext(t.Context()) == nil {
 			// Each of them has a hold of its own.

@@ -85,7 +85,7 @@ func tryTogether(t testing.TB, goroutines int, try func() error) int {
 func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	far := newClient(t, []redimutex.Pool{s.Network(10 * time.Millisecond).Pool()}, redimutex.WithTTL(time.Minute))
+	far := newClient(t, []redimutex.Pool{s.Far(10 * time.Millisecond).Pool()}, redimutex.WithTTL(time.Minute))
 	for _, permits := range []int{20, 5} {
 		sem := far.Semaphore(fmt.Sprint("s", permits), permits)
 		in := tryTogether(t, 10, func() error {

@@ -88,7 +88,7 @@ func (b *bench) trial(ctx context.Context, t *trial) error {
 	var addrs []string
 	for _, s := range b.servers {
 		if t.away > 0 {
-			addrs = append(addrs, s.Network(t.away/2).Addr())
+			addrs = append(addrs, s.Far(t.away/2).Addr())
 		} else {
 			addrs = append(addrs, s.Addr())
 		}

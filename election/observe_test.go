@@ -123,7 +123,7 @@ func TestAnObserverThatIsFarAwayIsToldTheNextLeader(t *testing.T) {
 	s := redistest.Start(t)
 	a := join(t, one(s), "a", redimutex.WithTTL(300*time.Millisecond))
 	a.leads(t, 1)
-	w := observe(t, []redimutex.Pool{s.Network(60 * time.Millisecond).Pool()})
+	w := observe(t, []redimutex.Pool{s.Far(60 * time.Millisecond).Pool()})
 	told := func(name string) {
 		redistest.Wait(t, fmt.Sprintf("%q is told", name), func() bool {
 			l := w.last()

@@ -96,14 +96,14 @@ func lostWhileANodeHangs(t *testing.T) (lost, of int) {
 // far is a cluster whose nodes are reached through networks that the test controls.
 type far struct {
 	*redistest.Cluster
-	networks map[string]*redistest.Network // by the address of the node
+	networks map[string]*redistest.Proxy // by the address of the node
 }
 
 func startFar(t *testing.T) far {
 	t.Helper()
-	f := far{redistest.StartCluster(t), make(map[string]*redistest.Network)}
+	f := far{redistest.StartCluster(t), make(map[string]*redistest.Proxy)}
 	for _, n := range f.Nodes {
-		f.networks[n.Addr()] = n.Network(0)
+		f.networks[n.Addr()] = n.Proxy()
 	}
 	return f
 }
@@ -161,7 +161,7 @@ func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T)
 	giveUp()
 	require.ErrorIs(t, <-gaveUp, context.Canceled)
 	<-time.After(10 * timeout) // so that the first try of each clean-up has failed
-	network.Cut()              // what was sent is lost
+	network.Break()            // what was sent is lost
 	network.Release()
 	start := time.Now()
 	redistest.Wait(t, "the lock is released", func() bool { return !exists(t, node, keys[0]) })

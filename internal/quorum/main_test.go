@@ -34,7 +34,7 @@ func lock(key string, t *server.Terms) server.Lock {
 type cluster struct {
 	*quorum.Quorum
 	servers []*redistest.Server
-	fronts  []*redistest.Network
+	fronts  []*redistest.Proxy
 	pools   []*redis.Pool
 	asked   []*server.Server
 }
@@ -45,7 +45,7 @@ func start(t *testing.T, n int) *cluster {
 	c := new(cluster)
 	for range n {
 		r := redistest.Start(t)
-		front := r.Network(0)
+		front := r.Proxy()
 		c.servers, c.fronts = append(c.servers, r), append(c.fronts, front)
 		c.pools = append(c.pools, front.Pool())
 		c.asked = append(c.asked, server.New(c.pools[len(c.pools)-1]))

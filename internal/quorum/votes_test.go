@@ -166,7 +166,7 @@ func TestAVoteIsNotRegainedBeforeTheTimeForTheTryIsOver(t *testing.T) {
 	c.silence(1)
 	v, late := c.take(t, l), time.Now().Add(q.Timeout)
 	redistest.Wait(t, "the end of the try", func() bool { return time.Now().After(late) && c.votes(&l) == 3 })
-	c.fronts[1].Cut()
+	c.fronts[1].Break()
 	c.fronts[1].Release()
 	c.on([]int{1}, "DEL", "k")
 	failure, _ := c.extend(t, v)
@@ -181,7 +181,7 @@ func TestAVoteOverAConnectionInThePlaceOfABrokenOneCounts(t *testing.T) {
 	c := start(t, 3)
 	c.warm(t)
 	for _, front := range c.fronts {
-		front.Cut()
+		front.Break()
 	}
 	l := lock("k", terms())
 	v := c.take(t, l)
@@ -384,7 +384,7 @@ func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	c.everywhere(t, v)
 	c.on([]int{0}, "DEL", "k")
 	c.servers[1].Kill()
-	c.fronts[1].Cut()
+	c.fronts[1].Break()
 	failure, _ := c.extend(t, v)
 	errs := failed(t, failure, quorum.Unavailable).Errs
 	require.ErrorContains(t, errs[0], "it does not have the lock")
@@ -419,7 +419,7 @@ func TestARefusalForGoodIsAwaitedWhereOneServerIsDown(t *testing.T) {
 	c.warm(t)
 	c.on([]int{1, 2}, "LPUSH", "k", "no lock")
 	c.servers[0].Kill()
-	c.fronts[0].Cut()
+	c.fronts[0].Break()
 	c.silence(2)
 	outcome := make(chan *quorum.Failure, 1)
 	go func() {
@@ -506,7 +506,7 @@ func TestATryThatOneServerRefusesWaitsForTheOthers(t *testing.T) {
 func TestATryThatCantWinAnyMoreDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for kind, failing := range map[quorum.Kind]func(c *cluster, i int){
-		quorum.Unavailable: func(c *cluster, i int) { c.servers[i].Kill(); c.fronts[i].Cut() },
+		quorum.Unavailable: func(c *cluster, i int) { c.servers[i].Kill(); c.fronts[i].Break() },
 		quorum.Refused:     func(c *cluster, i int) { c.on([]int{i}, "LPUSH", "k", "no lock") },
 	} {
 		c := start(t, 3)

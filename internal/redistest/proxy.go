@@ -63,6 +63,12 @@ func (s *Server) Proxy() *Proxy {
 	return NewProxy(s.t, s.addr)
 }
 
+// Far starts a proxy in front of s through which every packet takes oneWay in each direction. It ends with the test.
+func (s *Server) Far(oneWay time.Duration) *Proxy {
+	s.t.Helper()
+	return newProxy(s.t, s.addr, oneWay)
+}
+
 // NewProxy starts a proxy in front of the server at addr. It ends with t, perhaps before the server does.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
@@ -81,21 +87,6 @@ func newProxy(t testing.TB, addr string, oneWay time.Duration) *Proxy {
 	return p
 }
 
-// A Network is a Proxy whose Cut lets clients connect again at once.
-type Network struct{ *Proxy }
-
-// Network returns a network in front of s on which every packet takes oneWay in each direction.
-func (s *Server) Network(oneWay time.Duration) *Network {
-	s.t.Helper()
-	return &Network{newProxy(s.t, s.addr, oneWay)}
-}
-
-// Cut breaks all connections. Packets on their way or held back are lost.
-func (n *Network) Cut() {
-	n.Proxy.Cut()
-	n.Mend()
-}
-
 // Addr returns the address at which clients find the server behind the proxy.
 func (p *Proxy) Addr() string { return p.relay.Addr() }
 
@@ -110,6 +101,12 @@ func (p *Proxy) Cut() { p.relay.Cut() }
 
 // Mend ends Cut.
 func (p *Proxy) Mend() { p.relay.Mend() }
+
+// Break breaks all connections. Packets on their way or held back are lost. Clients can connect again at once.
+func (p *Proxy) Break() {
+	p.Cut()
+	p.Mend()
+}
 
 // Caught is a packet on its way to the server that the proxy holds back, with everything that follows on its connection.
 type Caught struct {

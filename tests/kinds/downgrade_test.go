@@ -52,7 +52,7 @@ func TestNoWriterComesBetweenADowngradeAndWaitingReadersEnterWithIt(t *testing.T
 
 func TestADowngradeWithoutAnAnswerCountsAndMayBeRepeated(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
-		n := s.Network(0)
+		n := s.Proxy()
 		opts = append(opts, redimutex.WithNodeTimeout(500*time.Millisecond), redimutex.WithTTL(time.Minute))
 		a := locktest.Client(t, []redimutex.Pool{n.Pool()}, opts...).RWMutex("k")
 		b := process(t, s, opts)

@@ -223,7 +223,7 @@ func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.
 	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
 	holder := newMutex(t, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
-	network := s.Network(0)
+	network := s.Proxy()
 	patient := []redimutex.Option{redimutex.WithNodeTimeout(4 * slow), redimutex.WithTTL(time.Hour)}
 	first := queue(t, s, newMutex(t, network.Pool(), patient...), 0)
 	second := queue(t, s, newMutex(t, network.Pool(), patient...), 1)

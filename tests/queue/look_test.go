@@ -139,7 +139,7 @@ func TestAFarWaiterIsGivenTheLockForLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", key, "a foreign client", "PX", 600_000)
-	pool := s.Network(150 * time.Millisecond).Pool()
+	pool := s.Far(150 * time.Millisecond).Pool()
 	m := newMutex(t, pool, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	warm := m.Client().Mutex("warm")
 	for range 2 {

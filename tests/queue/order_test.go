@@ -182,7 +182,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 	roundTrips := []time.Duration{400 * time.Millisecond, 200 * time.Millisecond, 0, 80 * time.Millisecond, 20 * time.Millisecond}
 	var waiters []*redimutex.Mutex
 	for _, rt := range roundTrips {
-		waiters = append(waiters, newMutex(t, s.Network(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second)))
+		waiters = append(waiters, newMutex(t, s.Far(rt/2).Pool(), redimutex.WithNodeTimeout(2*time.Second)))
 	}
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	turns := make(chan time.Duration, len(waiters))

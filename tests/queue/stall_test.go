@@ -19,13 +19,13 @@ import (
 // longer than intended, or a look before the message may give the lock. Then the trial does not count.
 func TestLeaseThatWasHandedOverSurvivesAStallOfTheServerOfANodeTimeout(t *testing.T) {
 	t.Parallel()
-	stallAfterHandOver(t, func(*redistest.Network) {}, true)
+	stallAfterHandOver(t, func(*redistest.Proxy) {}, true)
 }
 
 // The hand-off counts from the last look. That look may be old, if many wait or if its answer came late.
 func TestLeaseThatWasHandedOverLongAfterTheLastLookSurvivesAStallOfTheServer(t *testing.T) {
 	t.Parallel()
-	stallAfterHandOver(t, func(p *redistest.Network) {
+	stallAfterHandOver(t, func(p *redistest.Proxy) {
 		p.Hold(redistest.Replies)
 		time.Sleep(stalledNodeTimeout / 2)
 		answered := p.Replied()
@@ -38,13 +38,13 @@ const stalledNodeTimeout = time.Second
 
 // stallAfterHandOver hands the lock to a waiter over a network that then stalls, for less than its node timeout. The waiter
 // must not lose the lock. With byMessage, a trial counts only if the waiter took the lock during the stall.
-func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage bool) {
+func stallAfterHandOver(t *testing.T, before func(*redistest.Proxy), byMessage bool) {
 	const (
 		stall  = stalledNodeTimeout * 7 / 10
 		trials = 2
 	)
 	s := redistest.Start(t)
-	p := s.Network(0)
+	p := s.Proxy()
 	holder := newMutex(t, s.Pool())
 	waiter := newMutex(t, p.Pool(), redimutex.WithNodeTimeout(stalledNodeTimeout))
 	lateness := redistest.MeasureLateness()
@@ -86,9 +86,9 @@ func stallAfterHandOver(t *testing.T, before func(*redistest.Network), byMessage
 }
 
 // hung makes the first waiter in the queue hang while it is subscribed. It returns the network of that waiter.
-func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Network {
+func hung(t *testing.T, s *redistest.Server, opts ...redimutex.Option) *redistest.Proxy {
 	t.Helper()
-	p := s.Network(0)
+	p := s.Proxy()
 	got := startWaiting(t, s, newMutex(t, p.Pool(), opts...), 1)
 	p.Hold(redistest.Requests, redistest.Replies, redistest.Messages)
 	t.Cleanup(func() {
@@ -160,7 +160,7 @@ func TestWaiterThatLetItsGrantLapseGoesToTheEndOfTheLine(t *testing.T) {
 func TestLateMessageOfAnEarlierHandOverMakesNoLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	network := s.Network(0)
+	network := s.Proxy()
 	holder, other := newMutex(t, s.Pool()), newMutex(t, s.Pool(), redimutex.WithNodeTimeout(slow))
 	for range 3 { // a late machine may miss the moment
 		require.NoError(t, holder.LockContext(t.Context(), time.Minute))

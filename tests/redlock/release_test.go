@@ -101,8 +101,7 @@ func TestAReleaseOverBrokenConnectionsDoesNotStandInTheWayOfTheNextTry(t *testin
 			refused := round%2 == 1
 			require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 			for i, p := range proxies {
-				p.Cut()
-				p.Mend()
+				p.Break()
 				refusals[i].Store(0)
 				if refused { // the dial of the operation, and that of the pool after it
 					refusals[i].Store(2)

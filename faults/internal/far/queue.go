@@ -39,7 +39,7 @@ func newQueue(t testing.TB, s *redistest.Server, key string, roundTrips ...time.
 	for _, rt := range roundTrips {
 		var pool redimutex.Pool = s.Pool()
 		if rt > 0 {
-			pool = s.Network(rt / 2).Pool()
+			pool = s.Far(rt / 2).Pool()
 		}
 		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithQueue(),
 			redimutex.WithNodeTimeout(nodeTimeout), redimutex.WithLogger(peers.Quiet))

@@ -57,7 +57,7 @@ func TestDoctorComesBackFromAServerThatHangs(t *testing.T) {
 func TestDoctorTellsWhatWorkedBeforeAServerHung(t *testing.T) {
 	t.Parallel()
 	s := durable(t)
-	front := s.Network(0)
+	front := s.Proxy()
 	front.Catch("redimutex:queue:")
 	d := finds(t, exitUnusable, "silent", []string{front.URL()})
 	assert.Equal(t, []string{"lock", "fencing"}, d.Servers[0].Tried)
@@ -88,7 +88,7 @@ func TestDoctorTellsAnAnswerThatSaysNothingFromNone(t *testing.T) {
 func TestDoctorHasTimeForAServerThatIsFarAway(t *testing.T) {
 	t.Parallel()
 	s := durable(t)
-	d := finds(t, cli.OK, "", []string{s.Network(90 * time.Millisecond).URL()})
+	d := finds(t, cli.OK, "", []string{s.Far(90 * time.Millisecond).URL()})
 	assert.Contains(t, d.Servers[0].Tried, "readers")
 }
 
