@@ -150,7 +150,7 @@ func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 	t.Parallel()
 	pool := redistest.NewBetween(redistest.Start(t).Pool())
 	var asking, most atomic.Int64
-	pool.Set(func(func() (any, error), string, []any) (any, error) {
+	pool.Set(func(redistest.Command) (any, error) {
 		if n := asking.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -222,7 +222,7 @@ func TestStatsOfContentionAndFailure(t *testing.T) {
 		assert.EqualValues(t, 1, s.Released)
 		assert.InDelta(t, 2*time.Second, s.HoldTime, float64(time.Millisecond))
 
-		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		cut.Set(redistest.Cut)
 		assert.Error(t, m.TryLockContext(t.Context()))
 		s = client.Stats()
 		assert.EqualValues(t, 1, s.Failed)

@@ -125,9 +125,9 @@ func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
 		m.Lock()
 		l := m.Lease()
 		answer := make(chan struct{})
-		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		hung.Set(func(command redistest.Command) (any, error) {
 			<-answer
-			return run()
+			return command.Run()
 		})
 		time.Sleep(4 * time.Second) // a renewal is under way
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -153,9 +153,9 @@ func TestExtendThatWaitsHearsOfTheEndOfTheHold(t *testing.T) {
 		m.Lock()
 		l := m.Lease()
 		answer := make(chan struct{})
-		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		hung.Set(func(command redistest.Command) (any, error) {
 			<-answer
-			return run()
+			return command.Run()
 		})
 		time.Sleep(4 * time.Second)
 		extended := make(chan error)
@@ -204,17 +204,17 @@ func TestExtendReportsThatNobodyAnswersAndTheLeaseGoesOn(t *testing.T) {
 	m.Lock()
 	l := m.Lease()
 	until := l.Until()
-	pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	pool.Set(redistest.Cut)
 	assert.ErrorIs(t, l.Extend(t.Context(), 2*time.Hour), redimutex.ErrUnavailable)
 	assert.Equal(t, until, l.Until())
 
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	answer := make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	pool.Set(func(command redistest.Command) (any, error) {
 		cancel(cause)
 		<-answer
-		return run()
+		return command.Run()
 	})
 	assert.ErrorIs(t, l.Extend(ctx, 2*time.Hour), cause)
 	assert.NoError(t, l.Err())

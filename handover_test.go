@@ -421,7 +421,7 @@ func TestATakeOverThatTheServerRefusesLeavesTheHandoverGood(t *testing.T) {
 	s := redistest.Start(t)
 	h := handOver(t, newMutex(t, s.Pool(), "k"), time.Minute)
 	between := redistest.NewBetween(s.Pool())
-	between.Set(func(func() (any, error), string, []any) (any, error) { return nil, redis.Error("NOPERM no") })
+	between.Set(func(redistest.Command) (any, error) { return nil, redis.Error("NOPERM no") })
 	m := newMutex(t, between, "k")
 	assert.ErrorContains(t, m.TakeOver(t.Context(), h), "NOPERM")
 	assert.Nil(t, m.Lease())

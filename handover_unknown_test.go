@@ -172,11 +172,11 @@ func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 	pool := redistest.NewBetween(s.Pool())
 	taker := newMutex(t, pool, "k", patient)
 	asks, goOn := make(chan struct{}), make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	pool.Set(func(command redistest.Command) (any, error) {
 		pool.Set(nil)
 		close(asks)
 		<-goOn
-		return run()
+		return command.Run()
 	})
 	failed, next := make(chan error), make(chan error)
 	go func() { failed <- taker.TakeOver(t.Context(), h) }()
@@ -332,11 +332,11 @@ func overtaken(t *testing.T, n int, step int64, late bool) {
 			let = last
 		}
 		var steps atomic.Int64
-		front.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-			if slices.Contains(args, any("k")) && steps.Add(1) == step {
+		front.Set(func(command redistest.Command) (any, error) {
+			if slices.Contains(command.Args, any("k")) && steps.Add(1) == step {
 				<-let
 			}
-			return run()
+			return command.Run()
 		})
 	}
 	client := redimutex.NewClient(pools, opts...)
@@ -372,7 +372,7 @@ func TestHandOversOfALeaseDoNotWaitForEachOther(t *testing.T) {
 		l, err := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)).Acquire(t.Context())
 		require.NoError(t, err)
 		let := make(chan struct{})
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) { <-let; return run() })
+		pool.Set(func(command redistest.Command) (any, error) { <-let; return command.Run() })
 		first := make(chan error, 1)
 		go func() {
 			_, err := l.HandOver(t.Context(), time.Hour)

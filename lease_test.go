@@ -22,8 +22,8 @@ func TestValidityCountsFromTheMomentBeforeSending(t *testing.T) {
 		m := newMutex(t, slow, "k", redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(5*time.Second))
 		m.Lock()
 		m.Unlock()
-		slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			reply, err := run()
+		slow.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
 			time.Sleep(3 * time.Second) // the reply is on its way
 			return reply, err
 		})
@@ -44,8 +44,8 @@ func TestLessThanHalfOfTheValidityIsNoSuccess(t *testing.T) {
 		m.Lock()
 		m.Unlock()
 		for range 20 {
-			slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-				reply, err := run()
+			slow.Set(func(command redistest.Command) (any, error) {
+				reply, err := command.Run()
 				slow.Set(nil)
 				time.Sleep(6 * time.Second)
 				return reply, err
@@ -75,10 +75,10 @@ func TestLessThanHalfOfTheValidityIsNoSuccessOverSeveralServers(t *testing.T) {
 		m.Lock()
 		m.Unlock()
 		for _, s := range slow[:2] {
-			s.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			s.Set(func(command redistest.Command) (any, error) {
 				defer s.Set(nil)
 				defer time.Sleep(6 * time.Second)
-				return run()
+				return command.Run()
 			})
 		}
 		assert.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)

@@ -181,11 +181,11 @@ func TestACallThatHasWaitedInLineSaysForWhom(t *testing.T) {
 			m.Lock()
 			time.AfterFunc(after, func() {
 				var commands atomic.Int32
-				between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				between.Set(func(command redistest.Command) (any, error) {
 					if commands.Add(1) > 1 { // all commands after the release
 						time.Sleep(time.Second)
 					}
-					return run()
+					return command.Run()
 				})
 				m.Unlock()
 			})
@@ -214,8 +214,8 @@ func TestCancellationWinsTies(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		granted := false
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			reply, err := run()
+		pool.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
 			if !granted && s.Exists("k") {
 				granted = true
 				cancel(cause)
@@ -299,10 +299,10 @@ func TestUnlockStopsWaitingWhenItsContextEnds(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	answer := make(chan struct{})
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	pool.Set(func(command redistest.Command) (any, error) {
 		cancel(cause)
 		<-answer
-		return run()
+		return command.Run()
 	})
 	err := m.UnlockContext(ctx)
 	assert.ErrorIs(t, err, cause)

@@ -200,12 +200,12 @@ func TestAnUnlockThatReportsALossReturnsWhenTheOtherKeysAreFree(t *testing.T) {
 	s.Do("DEL", "b")
 	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), redimutex.ErrLost)
 	looked := make(chan struct{})
-	between.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	between.Set(func(command redistest.Command) (any, error) {
 		select { // an Unlock that does not wait would return within this time
 		case <-looked:
 		case <-time.After(200 * time.Millisecond):
 		}
-		return run()
+		return command.Run()
 	})
 	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	assert.Empty(t, s.Keys())

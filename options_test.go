@@ -367,7 +367,7 @@ func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, pool := redistest.Virtual(t)
 				cut := redistest.NewBetween(pool)
-				cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+				cut.Set(redistest.Cut)
 				log := newCounter()
 				client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
 				wait(t, client.Mutex("k"))
@@ -409,15 +409,14 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 	assert.EqualValues(t, 1, log.records.Load())
 	assert.Contains(t, log.text(), "lease lost: deleted")
 
-	cut := func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut }
-	pool.Set(cut)
+	pool.Set(redistest.Cut)
 	assert.False(t, m.TryLock())
 	assert.EqualValues(t, 2, log.records.Load())
 	assert.Contains(t, log.text(), "TryLock")
 
 	pool.Set(nil)
 	require.NoError(t, m.Do(t.Context(), func(context.Context) error {
-		pool.Set(cut)
+		pool.Set(redistest.Cut)
 		return nil
 	}), "the key expires, and what f did was protected")
 	assert.EqualValues(t, 3, log.records.Load())

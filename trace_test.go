@@ -267,9 +267,9 @@ func TestARenewalThatIsUnderWayAtTheLossIsNotTold(t *testing.T) {
 		m := newMutex(t, hangs, "k", redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second), redimutex.WithTrace(d.trace()))
 		m.Lock()
 		l := m.Lease()
-		hangs.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		hangs.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(time.Minute)
-			return run()
+			return command.Run()
 		})
 		<-l.Done()
 		time.Sleep(10 * time.Second)

@@ -118,7 +118,7 @@ func TestWhatACallerDecidesIsNoTrouble(t *testing.T) {
 	assert.NotEmpty(t, l.Events)
 	assert.Empty(t, l.Trouble)
 
-	between.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	between.Set(redistest.Cut)
 	assert.Error(t, c.Mutex("k").TryLockContext(t.Context()))
 	between.Set(nil)
 	l, _ = asJSON(t, page, nil)

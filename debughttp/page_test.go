@@ -123,8 +123,8 @@ func TestLookingAsksNoServerAndChangesNothing(t *testing.T) {
 	c := newClient(t, between, redimutex.WithTTL(time.Hour))
 	page := debughttp.Handler(c)
 	c.Mutex("k").Lock()
-	between.Set(func(_ func() (any, error), command string, _ []any) (any, error) {
-		t.Errorf("looking has sent %s", command)
+	between.Set(func(command redistest.Command) (any, error) {
+		t.Errorf("looking has sent %s", command.Name)
 		return nil, redistest.ErrCut
 	})
 	before := c.Stats()

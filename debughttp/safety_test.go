@@ -87,8 +87,8 @@ func TestNoTokenIsShown(t *testing.T) {
 	}
 	s.Do("SET", "taken", "11111111-2222-4333-8444-555555555555 another", "PX", 60_000)
 	assert.Error(t, c.Mutex("taken").TryLockContext(t.Context()))
-	between.Set(func(_ func() (any, error), command string, args []any) (any, error) {
-		return nil, redis.Error(fmt.Sprintf("ERR what is '%s' %q?", command, args))
+	between.Set(func(command redistest.Command) (any, error) {
+		return nil, redis.Error(fmt.Sprintf("ERR what is '%s' %q?", command.Name, command.Args))
 	})
 	for _, key := range []string{"c", keyLikeAToken + "x"} {
 		assert.Error(t, c.Mutex(key).TryLockContext(t.Context()))

@@ -241,9 +241,9 @@ func TestExtensionsAndRegainedVotesLeaveTheReplicasTheirTime(t *testing.T) {
 	for range 3 {
 		r := redistest.Start(t)
 		between := redistest.NewBetween(r.Pool())
-		between.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command != "WAIT" {
-				return run()
+		between.Set(func(command redistest.Command) (any, error) {
+			if command.Name != "WAIT" {
+				return command.Run()
 			}
 			if slow.Load() && r.Get("k") != l.Token || slower.Load() {
 				<-time.After(q.Timeout * 3 / 2)

@@ -19,12 +19,22 @@ type Between struct {
 	what Interception
 }
 
-// An Interception gets a command, and a function that makes the server execute it. The caller of the command gets what the
-// Interception returns. An error that is not a redis.Error breaks the connection, as in redigo.
-type Interception func(run func() (any, error), command string, args []any) (any, error)
+// An Interception gets a command before the server does. The caller of the command gets what the Interception returns. An error
+// that is not a redis.Error breaks the connection, as in redigo.
+type Interception func(command Command) (any, error)
+
+// A Command is what a client wants to send to the server.
+type Command struct {
+	Name string
+	Args []any
+	Run  func() (any, error) // makes the server execute it, and returns the reply
+}
 
 // ErrCut is the error of a connection that went away, for Interceptions to return.
 var ErrCut = errors.New("the connection was cut")
+
+// Cut is the Interception of a server that can't be reached: each connection breaks at its next command.
+func Cut(Command) (any, error) { return nil, ErrCut }
 
 // NewBetween returns a pool that lets everything pass until the first Set.
 func NewBetween(pool *redis.Pool) *Between { return &Between{pool: pool} }
@@ -61,13 +71,8 @@ type betweenConn struct {
 	between *Between
 
 	mu     sync.Mutex // one goroutine may send while another receives
-	sent   []sent
+	sent   []Command
 	broken error
-}
-
-type sent struct {
-	command string
-	args    []any
 }
 
 func (c *betweenConn) failure() error {
@@ -90,7 +95,7 @@ func (c *betweenConn) Close() error {
 		if !ok {
 			break
 		}
-		if _, err := redis.DoWithTimeout(c.Conn, time.Second, next.command, next.args...); err != nil {
+		if _, err := redis.DoWithTimeout(c.Conn, time.Second, next.Name, next.Args...); err != nil {
 			break
 		}
 	}
@@ -101,20 +106,20 @@ func (c *betweenConn) Do(command string, args ...any) (any, error) {
 	if command == "" {
 		return c.receiveAll(0)
 	}
-	return c.run(command, args, func() (any, error) { return c.Conn.Do(command, args...) })
+	return c.run(Command{command, args, func() (any, error) { return c.Conn.Do(command, args...) }})
 }
 
 func (c *betweenConn) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
 	if command == "" {
 		return c.receiveAll(d)
 	}
-	return c.run(command, args, func() (any, error) { return redis.DoWithTimeout(c.Conn, d, command, args...) })
+	return c.run(Command{command, args, func() (any, error) { return redis.DoWithTimeout(c.Conn, d, command, args...) }})
 }
 
 func (c *betweenConn) Send(command string, args ...any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent = append(c.sent, sent{command, slices.Clone(args)})
+	c.sent = append(c.sent, Command{Name: command, Args: slices.Clone(args)})
 	return c.broken
 }
 
@@ -127,7 +132,7 @@ func (c *betweenConn) ReceiveWithTimeout(d time.Duration) (any, error) {
 	if !ok {
 		return nil, errors.New("nothing was sent that could be received")
 	}
-	return c.DoWithTimeout(d, next.command, next.args...)
+	return c.DoWithTimeout(d, next.Name, next.Args...)
 }
 
 // receiveAll returns all replies, as Do("") of redigo does.
@@ -138,7 +143,7 @@ func (c *betweenConn) receiveAll(d time.Duration) (any, error) {
 		if !ok {
 			return replies, c.failure()
 		}
-		reply, err := c.DoWithTimeout(d, next.command, next.args...)
+		reply, err := c.DoWithTimeout(d, next.Name, next.Args...)
 		var refused redis.Error
 		switch {
 		case errors.As(err, &refused):
@@ -150,25 +155,25 @@ func (c *betweenConn) receiveAll(d time.Duration) (any, error) {
 	}
 }
 
-func (c *betweenConn) next() (first sent, ok bool) {
+func (c *betweenConn) next() (first Command, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.sent) == 0 {
-		return sent{}, false
+		return Command{}, false
 	}
 	first, c.sent = c.sent[0], c.sent[1:]
 	return first, true
 }
 
-func (c *betweenConn) run(command string, args []any, run func() (any, error)) (any, error) {
+func (c *betweenConn) run(command Command) (any, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
 	what := c.between.current()
 	if what == nil {
-		return run()
+		return command.Run()
 	}
-	reply, err := what(run, command, args)
+	reply, err := what(command)
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {
 		c.mu.Lock()

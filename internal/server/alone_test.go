@@ -23,7 +23,7 @@ func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		c := request("k").claim(s)
 		done(t, c.Try(t.Context(), server.Try{}))
-		b.Set(func(func() (any, error), string, []any) (any, error) {
+		b.Set(func(redistest.Command) (any, error) {
 			return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
 		})
 		c.ReleaseLater(time.Time{})
@@ -44,11 +44,11 @@ func TestALeaseOfABatchFollowsItsSlot(t *testing.T) {
 			done(t, acquire(s, q))
 		}
 		var moved atomic.Bool
-		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			if command != "TIME" && args[2] == "{k}b" && !moved.Swap(true) {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name != "TIME" && command.Args[2] == "{k}b" && !moved.Swap(true) {
 				return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
 			}
-			return run()
+			return command.Run()
 		})
 		for _, reply := range extend(s, batch) {
 			done(t, reply)
@@ -66,16 +66,16 @@ func TestALeaseThatHasToGoAloneCostsTheOthersNothing(t *testing.T) {
 			done(t, acquire(s, q))
 		}
 		refused := false
-		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			switch {
-			case command == "TIME" || args[2] != "b":
+			case command.Name == "TIME" || command.Args[2] != "b":
 			case refused:
 				time.Sleep(time.Minute)
 			default:
 				refused = true
 				return nil, redis.Error("MOVED 3300 127.0.0.1:7001")
 			}
-			return run()
+			return command.Run()
 		})
 		replies := extend(s, batch)
 		b.Set(nil)
@@ -102,9 +102,9 @@ func TestOfABatchThatGoesOneByOneCountsWhatWasAnsweredInTime(t *testing.T) {
 			batch = append(batch, request(fmt.Sprint(i)))
 			done(t, acquire(s, batch[i]))
 		}
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(batch[0].Timeout / 60)
-			return run()
+			return command.Run()
 		})
 		extended := 0
 		for _, reply := range extend(s, batch) {
@@ -129,11 +129,11 @@ func TestLeasesThatAreSlowToExtendCostTheOthersNothingWhereTheyGoOneByOne(t *tes
 			done(t, acquire(s, q))
 		}
 		extend(s, batch) // now the Server knows that they go one by one
-		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			if command != "TIME" && args[2] != "k" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name != "TIME" && command.Args[2] != "k" {
 				time.Sleep(batch[0].Timeout * 3 / 4)
 			}
-			return run()
+			return command.Run()
 		})
 		for _, reply := range extend(s, batch) {
 			done(t, reply)
@@ -161,9 +161,9 @@ func TestARenewalLearnsWhichNodesServeTheSlots(t *testing.T) {
 		done(t, acquire(s, q))
 		time.Sleep(q.TTL / 2)
 		asked := false
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			asked = asked || command == "CLUSTER"
-			return run()
+		b.Set(func(command redistest.Command) (any, error) {
+			asked = asked || command.Name == "CLUSTER"
+			return command.Run()
 		})
 		done(t, one(s, q))
 		synctest.Wait()
@@ -180,9 +180,9 @@ func TestANodeIsAskedForTheSlotsAgainWhereOneHasMovedAndNotWhereItRefuses(t *tes
 		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
 		var asked atomic.Int32
 		var moved, refuses atomic.Bool
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			switch {
-			case command == "CLUSTER":
+			case command.Name == "CLUSTER":
 				asked.Add(1)
 				if refuses.Load() {
 					return nil, redis.Error("NOPERM this user has no permissions to run the 'cluster|slots' command")
@@ -190,7 +190,7 @@ func TestANodeIsAskedForTheSlotsAgainWhereOneHasMovedAndNotWhereItRefuses(t *tes
 			case moved.Swap(false):
 				return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
 			}
-			return run()
+			return command.Run()
 		})
 		q := request("k")
 		q.TTL = time.Hour
@@ -219,16 +219,16 @@ func TestNodesWithoutHostsAreStillTwo(t *testing.T) {
 		b := redistest.NewBetween(pool)
 		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
 		var together atomic.Bool
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command == "CLUSTER" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "CLUSTER" {
 				low := []any{int64(0), int64(8191), []any{nil, int64(6379), []byte("an ID")}}
 				high := []any{int64(8192), int64(16383), []any{nil, int64(6379), []byte("another")}}
 				return []any{low, high}, nil
 			}
-			if command == "EVAL" { // a batch is sent like this
+			if command.Name == "EVAL" { // a batch is sent like this
 				together.Store(true)
 			}
-			return run()
+			return command.Run()
 		})
 		batch := []*hold{request("a"), request("b"), request("c")}
 		for _, q := range batch {
@@ -257,13 +257,13 @@ func TestACommandFollowsItsKeyWhileTheNodesDisagree(t *testing.T) {
 		b := redistest.NewBetween(pool)
 		s := open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
 		moved, sent := 3, 0
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command == "EVALSHA" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "EVALSHA" {
 				if sent++; sent <= moved {
 					return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
 				}
 			}
-			return run()
+			return command.Run()
 		})
 		q := request("k")
 		done(t, acquire(s, q))
@@ -287,11 +287,11 @@ func TestABatchBringsEachScriptAlongOnce(t *testing.T) {
 			batch = append(batch, q)
 		}
 		sources := 0
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command == "EVAL" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "EVAL" {
 				sources++
 			}
-			return run()
+			return command.Run()
 		})
 		for _, reply := range extend(s, batch) {
 			done(t, reply)
@@ -310,14 +310,14 @@ func TestABatchThatAScriptFlushHitsIsSentAgainAsABatch(t *testing.T) {
 			batch = append(batch, q)
 		}
 		sent, sources := 0, 0
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			sent++
-			if command == "EVAL" {
+			if command.Name == "EVAL" {
 				sources++
 			} else if sent > 5 && sent <= 10 { // SCRIPT FLUSH came before the sixth
 				return nil, redis.Error("NOSCRIPT No matching script. Please use EVAL.")
 			}
-			return run()
+			return command.Run()
 		})
 		for _, reply := range extend(s, batch) {
 			done(t, reply)
@@ -337,11 +337,11 @@ func TestLaterReleasesShareARoundTripHoweverLongTheirKeysAre(t *testing.T) {
 			all = append(all, q)
 		}
 		var sources counter
-		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			if command == "EVAL" { // the first script of a batch
-				return sources.count(run, command, args)
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "EVAL" { // the first script of a batch
+				return sources.count(command)
 			}
-			return run()
+			return command.Run()
 		})
 		for _, q := range all {
 			releaseLater(s, q)

@@ -15,11 +15,6 @@ import (
 	"github.com/redimutex/redimutex/internal/server"
 )
 
-// cut makes every command fail until the next Set.
-func cut(b *redistest.Between) {
-	b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
-}
-
 func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -27,7 +22,7 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 		both.Extras.More = []string{"b"}
 		before := both.claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
-		cut(b)
+		b.Set(redistest.Cut)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		for _, key := range []string{"a", "b"} {
 			q := request(key)
@@ -55,7 +50,7 @@ func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 		q := request("k")
 		before := q.claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
-		cut(b)
+		b.Set(redistest.Cut)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		time.Sleep(2*q.TTL + q.Timeout)
 		b.Set(nil)
@@ -88,9 +83,9 @@ func TestATryWaitsForTheReleaseOfATryWhoseCallerHasGivenUp(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("other"))) // the clock and the script are known
 		c := request("k").claim(s)
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			b.Set(nil)
-			_, _ = run()
+			_, _ = command.Run()
 			time.Sleep(2 * time.Millisecond)
 			return nil, redistest.ErrCut
 		})
@@ -120,7 +115,7 @@ func TestATryDoesNotWaitForAClaimOfWhichNothingStandsInTheWay(t *testing.T) {
 				swallow(b, "EVALSHA")
 				failed(t, c.Try(t.Context(), server.Try{}))
 			}
-			cut(b)
+			b.Set(redistest.Cut)
 			c.Drop()
 			time.Sleep(time.Millisecond)
 			b.Set(nil)
@@ -221,9 +216,9 @@ func TestTheReleaseOfATryThatHasNoAnswerYetTakesThePlaceOutOfTheQueue(t *testing
 		require.Equal(t, server.Taken, release(s, known).Verdict)
 		q := waiting("k", "first", "redimutex:me")
 		first, answers := q.claim(s), make(chan struct{})
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			b.Set(nil)
-			reply, err := run()
+			reply, err := command.Run()
 			<-answers
 			return reply, err
 		})
@@ -247,9 +242,9 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 		done(t, acquire(s, request("warm")))
 		assert.Zero(t, s.Silent(time.Now()))
 		answers := make(chan struct{})
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			<-answers
-			return run()
+			return command.Run()
 		})
 		late := request("k")
 		failed(t, acquire(s, late))
@@ -291,16 +286,16 @@ func TestAServerThatAnswersReleasesInTheBackgroundIsNotSilent(t *testing.T) {
 func TestAFarServerIsNotSilent(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(100 * time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		began := time.Now()
 		done(t, acquire(s, request("a")))
 		first := time.Since(began)
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(2 * first)
-			return run()
+			return command.Run()
 		})
 		second := make(chan server.Reply, 1)
 		go func() { second <- acquire(s, request("b")) }()
@@ -333,8 +328,8 @@ func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("warm")))
 		answers := make(chan struct{})
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			reply, err := run()
+		b.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
 			<-answers
 			return reply, err
 		})
@@ -357,7 +352,7 @@ func TestATryHastensTheReleaseThatItWaitsFor(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		before := request("k").claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
-		cut(b)
+		b.Set(redistest.Cut)
 		before.ReleaseLater(time.Time{})
 		time.Sleep(10200 * time.Millisecond)
 		b.Set(nil)
@@ -373,7 +368,7 @@ func TestWhatHasNothingToReleaseDoesNotHideWhatHas(t *testing.T) {
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		before, between := request("k").claim(s), request("k").claim(s)
 		done(t, before.Try(t.Context(), server.Try{}))
-		cut(b)
+		b.Set(redistest.Cut)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		failed(t, between.Try(t.Context(), server.Try{}))
 		between.StandInTheWay()
@@ -428,9 +423,9 @@ func TestACallerThatGivesUpIsNoAnswerOfTheServer(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("warm")))
 		answers := make(chan struct{})
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			<-answers
-			return run()
+			return command.Run()
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		go acquire(s, request("l"))

@@ -36,9 +36,9 @@ func swallow(b *redistest.Between, name string) { swallowWith(b, name, context.D
 
 // swallowWith is swallow, but the caller gets err.
 func swallowWith(b *redistest.Between, name string, err error) {
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if command != name {
-			return run()
+	b.Set(func(command redistest.Command) (any, error) {
+		if command.Name != name {
+			return command.Run()
 		}
 		b.Set(nil)
 		return nil, err
@@ -155,11 +155,11 @@ func TestCloseReleasesWhereAsManyOperationsAsMayAreStuck(t *testing.T) {
 		require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
 		let := make(chan struct{})
 		defer close(let)
-		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-			if !slices.Contains(args, any(q.Token)) {
+		b.Set(func(command redistest.Command) (any, error) {
+			if !slices.Contains(command.Args, any(q.Token)) {
 				<-let
 			}
-			return run()
+			return command.Run()
 		})
 		for range 16 {
 			go acquire(s, request("k"))
@@ -224,7 +224,7 @@ func TestReleasesInTheBackgroundThatFailComeLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		var sent atomic.Int32
-		b.Set(func(func() (any, error), string, []any) (any, error) {
+		b.Set(func(redistest.Command) (any, error) {
 			sent.Add(1)
 			return nil, redis.Error("LOADING")
 		})
@@ -268,8 +268,8 @@ func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
 		swallow(b, "EVALSHA")
 		failed(t, c.Try(t.Context(), q.try()))
 		var once sync.Once
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			reply, err := run()
+		b.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
 			if err == nil {
 				once.Do(func() {
 					_ = m.Set("k", q.Token)
@@ -294,7 +294,7 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 		done(t, acquire(s, request("other"))) // the clock and the scripts are known
 		c := q.claim(s)
 		var commands atomic.Int32
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			switch commands.Add(1) {
 			case 1: // the try is executed after its release
 				time.Sleep(2 * time.Millisecond)
@@ -302,7 +302,7 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 			case 2:
 				defer time.Sleep(2 * time.Millisecond)
 			}
-			return run()
+			return command.Run()
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
@@ -357,9 +357,9 @@ func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Dura
 		}
 		time.Sleep(held)
 		var after atomic.Int32
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			late := time.Now().After(due)
-			reply, err := run()
+			reply, err := command.Run()
 			if late && after.Add(1) == 1 {
 				_ = m.Set("k", q.Token) // it is executed after this release
 			}
@@ -377,14 +377,14 @@ func twoReleases(t *testing.T, broken error, want server.Verdict, held time.Dura
 // hang makes the next script wait until let is closed. When the script has come, come is closed.
 func hang(b *redistest.Between) (come, let chan struct{}) {
 	come, let = make(chan struct{}), make(chan struct{})
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if !strings.HasPrefix(command, "EVAL") {
-			return run()
+	b.Set(func(command redistest.Command) (any, error) {
+		if !strings.HasPrefix(command.Name, "EVAL") {
+			return command.Run()
 		}
 		b.Set(nil)
 		close(come)
 		<-let
-		return run()
+		return command.Run()
 	})
 	return come, let
 }
@@ -395,12 +395,12 @@ func TestATokenIsNotTriedAgainWhileAPlainTryIsUnderWay(t *testing.T) {
 	_, b, s := between(t)
 	c := request("k").claim(s)
 	come, let := make(chan struct{}), make(chan struct{})
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if command == "SET" {
+	b.Set(func(command redistest.Command) (any, error) {
+		if command.Name == "SET" {
 			close(come)
 			<-let
 		}
-		return run()
+		return command.Run()
 	})
 	answer := make(chan server.Reply, 1)
 	go func() { answer <- c.Try(context.Background(), server.Try{Plain: true}) }()
@@ -499,7 +499,7 @@ func TestAReleaseThatFailedIsRepeatedWhileTheTryHangs(t *testing.T) {
 		<-come
 		require.NoError(t, m.Set("k", q.Token)) // the queue hands it the lock
 		c.Given()
-		cut(b)
+		b.Set(redistest.Cut)
 		failed(t, c.Release(t.Context(), time.Now(), time.Time{}))
 		b.Set(nil)
 		done(t, acquire(s, request("k")))
@@ -527,7 +527,7 @@ func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
 func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		b.Set(redistest.Cut)
 		const pursued = 16384 + 128 // and the claims of one round trip, which is under way
 		var first, last *server.Claim
 		for range pursued + 1 {
@@ -547,7 +547,7 @@ func TestTheMemoryOfADeadServerIsBounded(t *testing.T) {
 func TestAClaimThatHasExpiredIsGivenUpBeforeItsTurn(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		b.Set(func(func() (any, error), string, []any) (any, error) {
+		b.Set(func(redistest.Command) (any, error) {
 			time.Sleep(time.Minute)
 			return nil, redistest.ErrCut
 		})
@@ -570,7 +570,7 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 		c, d := q.claim(s), request("other").claim(s)
 		done(t, c.Try(t.Context(), server.Try{}))
 		done(t, d.Try(t.Context(), server.Try{}))
-		b.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		b.Set(redistest.Cut)
 		c.ReleaseLater(time.Time{})
 		time.Sleep(5 * time.Second)
 		b.Set(nil)
@@ -587,7 +587,7 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		c := request("k").claim(s)
 		done(t, c.Try(t.Context(), server.Try{}))
-		b.Set(func(func() (any, error), string, []any) (any, error) {
+		b.Set(func(redistest.Command) (any, error) {
 			time.Sleep(time.Hour)
 			return nil, redistest.ErrCut
 		})
@@ -625,16 +625,16 @@ func TestATryThatIsExecutedBehindItsReleaseIsReleasedAgain(t *testing.T) {
 		done(t, acquire(s, warm))
 		done(t, release(s, warm))
 		var commands atomic.Int32
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			switch commands.Add(1) {
 			case 1:
 				time.Sleep(7 * time.Second)
 			case 2:
-				reply, err := run()
+				reply, err := command.Run()
 				time.Sleep(6500 * time.Millisecond)
 				return reply, err
 			}
-			return run()
+			return command.Run()
 		})
 		q := request("k")
 		c := q.claim(s)
@@ -657,10 +657,10 @@ func TestATryThatIsExecutedBehindItsReleaseAndHangsIsReleasedAgain(t *testing.T)
 		c := q.claim(s)
 		let := make(chan struct{})
 		defer close(let)
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			b.Set(nil)
 			time.Sleep(q.Timeout * 3 / 4)
-			_, err := run()
+			_, err := command.Run()
 			<-let
 			return nil, err
 		})

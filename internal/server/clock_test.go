@@ -33,11 +33,11 @@ type counter struct {
 	names []string
 }
 
-func (c *counter) count(run func() (any, error), command string, _ []any) (any, error) {
+func (c *counter) count(command redistest.Command) (any, error) {
 	c.mu.Lock()
-	c.names = append(c.names, command)
+	c.names = append(c.names, command.Name)
 	c.mu.Unlock()
-	return run()
+	return command.Run()
 }
 
 // take returns the commands since its last call.
@@ -51,12 +51,12 @@ func (c *counter) take() string {
 
 // holdUp delays the next command for d on its way to the server.
 func holdUp(b *redistest.Between, d time.Duration) {
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if command != "TIME" {
+	b.Set(func(command redistest.Command) (any, error) {
+		if command.Name != "TIME" {
 			b.Set(nil)
 			time.Sleep(d)
 		}
-		return run()
+		return command.Run()
 	})
 }
 
@@ -72,13 +72,13 @@ func TestATryThatIsExecutedLateTakesNothing(t *testing.T) {
 			for _, q := range []*hold{request("k"), fenced, queued("k"), waiting("k", "w", "x")} {
 				done(t, acquire(s, q))
 				done(t, release(s, q))
-				b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				b.Set(func(command redistest.Command) (any, error) {
 					b.Set(nil)
 					time.Sleep(q.Timeout + time.Millisecond)
 					if skew != 0 {
 						m.SetTime(time.Now().Add(skew)) // a clock that was set stands still until it is set again
 					}
-					return run()
+					return command.Run()
 				})
 				failed(t, acquire(s, q))
 				time.Sleep(time.Second)
@@ -114,15 +114,15 @@ func TestTheServersClockIsKnownAsWellAsTheFastestAnswerTells(t *testing.T) {
 		for _, rtt := range []time.Duration{80, 200, 10, 4, 300, 100} {
 			rtt *= time.Millisecond
 			began := time.Now()
-			b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-				if command == "EVALSHA" && fastest < time.Hour {
-					early := began.Add(time.Minute).UnixMicro() - args[5].(int64)
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name == "EVALSHA" && fastest < time.Hour {
+					early := began.Add(time.Minute).UnixMicro() - command.Args[5].(int64)
 					assert.GreaterOrEqual(t, early, int64(0), "the deadline on the server is later than ours")
 					assert.LessOrEqual(t, early, fastest.Microseconds())
 				}
 				time.Sleep(rtt / 2)
 				defer time.Sleep(rtt / 2)
-				return run()
+				return command.Run()
 			})
 			q := request("k" + request("").Token)
 			q.Timeout = time.Minute
@@ -179,7 +179,7 @@ func TestATryThatIsTooLateBySeveralClocksIsRepeatedOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("other"))) // the clock and the script are known
 		asked := 0
-		b.Set(func(func() (any, error), string, []any) (any, error) {
+		b.Set(func(redistest.Command) (any, error) {
 			asked++
 			time.Sleep(time.Millisecond)
 			return []any{int64(4), time.Now().Add(time.Duration(asked) * time.Hour).UnixMicro()}, nil
@@ -195,8 +195,8 @@ func TestWithoutAClockNothingIsTried(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for _, reply := range []any{nil, []any{int64(1)}, []any{[]byte("x"), []byte("y")}, redis.Error("LOADING")} {
-			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-				require.Equal(t, "TIME", command)
+			b.Set(func(command redistest.Command) (any, error) {
+				require.Equal(t, "TIME", command.Name)
 				if reply == nil {
 					time.Sleep(time.Minute)
 					return nil, redistest.ErrCut
@@ -217,11 +217,11 @@ func TestAReplyThatMakesNoSenseIsNoLock(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		for _, reply := range []any{nil, "OK", int64(1), []byte("1"), []any{}, []any{int64(1)}, []any{nil, int64(3)}, []any{"x", "y", "z"}} {
-			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-				if command == "EVALSHA" {
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name == "EVALSHA" {
 					return reply, nil
 				}
-				return run()
+				return command.Run()
 			})
 			failed(t, acquire(s, request("k")))
 		}
@@ -258,24 +258,24 @@ func TestAfterASilenceNothingIsTriedBeforeTheServerAnswers(t *testing.T) {
 // After a failover, the answer of the old server arrives after answers of the new one.
 func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"EVALSHA", "TIME"} {
+	for _, late := range []string{"EVALSHA", "TIME"} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			m.SetTime(time.Now().Add(5 * time.Second)) // the old primary is ahead
 			done(t, acquire(s, request("warm")))
-			if command == "TIME" {
+			if late == "TIME" {
 				swallow(b, "EVALSHA")
 				failed(t, acquire(s, request("unheard"))) // so that the next try asks for the time
 			}
 			let, come := make(chan struct{}), make(chan struct{})
-			b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
-				if name != command {
-					return run()
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name != late {
+					return command.Run()
 				}
 				b.Set(nil)
 				close(come)
 				<-let // the command hangs, and there is a failover
 				m.SetTime(time.Now().Add(5 * time.Second))
-				return run()
+				return command.Run()
 			})
 			q := request("a")
 			q.Timeout = time.Second
@@ -288,14 +288,14 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 			m.SetTime(time.Now())
 			late := request("k")
 			late.Timeout = time.Second
-			b.Set(func(run func() (any, error), name string, _ []any) (any, error) {
-				if name != "EVALSHA" {
-					return run()
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name != "EVALSHA" {
+					return command.Run()
 				}
 				b.Set(nil)
 				time.Sleep(2 * time.Second)
 				m.SetTime(time.Now())
-				return run()
+				return command.Run()
 			})
 			failed(t, acquire(s, late))
 			time.Sleep(2 * time.Second)
@@ -308,10 +308,10 @@ func TestALateReplyTeachesNoClockOfTheServerBefore(t *testing.T) {
 func TestAServerThatIsFarGetsItsTryInTheEnd(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			defer time.Sleep(30 * time.Millisecond)
 			time.Sleep(30 * time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		q := request("k")
 		q.Timeout = 100 * time.Millisecond

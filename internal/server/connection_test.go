@@ -168,8 +168,8 @@ func TestAReleaseWhoseReplyWasLostIsNoLoss(t *testing.T) {
 		q := request("k")
 		done(t, acquire(s, q))
 		var executed atomic.Int64
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-			reply, err := run()
+		b.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
 			if err == nil && executed.Add(1) == 1 { // and not NOSCRIPT
 				return nil, redistest.ErrCut
 			}
@@ -210,9 +210,9 @@ func TestTheRoundTripIsKnown(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		assert.Zero(t, s.RTT())
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(80 * time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		for range 3 {
 			q := request("k")

@@ -23,13 +23,13 @@ const (
 func demote(b *redistest.Between, n int64, says redis.Error, commands ...string) (left *atomic.Int64) {
 	left = new(atomic.Int64)
 	left.Store(n)
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+	b.Set(func(command redistest.Command) (any, error) {
 		for _, c := range commands {
-			if c == command && left.Add(-1) >= 0 {
+			if c == command.Name && left.Add(-1) >= 0 {
 				return nil, says
 			}
 		}
-		return run()
+		return command.Run()
 	})
 	return left
 }
@@ -84,11 +84,11 @@ func TestReplicasConfirmAFenceThatIsRaised(t *testing.T) {
 		q := request("k")
 		q.Replicas = server.Replicas{N: 2, Timeout: time.Second}
 		for confirmed := range int64(3) {
-			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-				if command == "WAIT" {
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name == "WAIT" {
 					return confirmed, nil
 				}
-				return run()
+				return command.Run()
 			})
 			reply := raise(s, q, 1)
 			assert.Equal(t, confirmed == 2, reply.Verdict == server.Done)
@@ -103,11 +103,11 @@ func TestALockWhoseReplicasAreSilentIsNotGranted(t *testing.T) {
 			done(t, acquire(s, request("other"))) // otherwise no try is plain
 			q := request("k")
 			q.Plain, q.Replicas = plain, replicas(time.Second)
-			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-				if command == "WAIT" {
+			b.Set(func(command redistest.Command) (any, error) {
+				if command.Name == "WAIT" {
 					time.Sleep(time.Minute)
 				}
-				return run()
+				return command.Run()
 			})
 			failed(t, acquire(s, q))
 			assert.True(t, m.Exists("k"))
@@ -131,20 +131,21 @@ func TestReplicasConfirmABatchOverTheConnectionThatWroteIt(t *testing.T) {
 				}
 			}
 			var c counter
-			answer := func(run func() (any, error), command string, args []any) (any, error) {
-				if command == "WAIT" {
-					run = func() (any, error) { return int64(1), nil }
+			answer := func(command redistest.Command) (any, error) {
+				if command.Name == "WAIT" {
+					command.Run = func() (any, error) { return int64(1), nil }
 				}
-				return c.count(run, command, args)
+				return c.count(command)
 			}
 			b.Set(answer)
 			for _, reply := range extend(s, batch) { // now the server knows the script
 				done(t, reply)
 			}
 			c.take()
-			b.Set(func(_ func() (any, error), command string, args []any) (any, error) {
+			b.Set(func(command redistest.Command) (any, error) {
 				b.Set(answer)
-				return c.count(func() (any, error) { return nil, readOnly }, command, args)
+				command.Run = func() (any, error) { return nil, readOnly }
+				return c.count(command)
 			})
 			replies := extend(s, batch)
 			done(t, replies[1])

@@ -241,12 +241,12 @@ func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 		done(t, acquire(s, request("warm")))
 		var mu sync.Mutex
 		var order []string
-		b.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			mu.Lock()
-			order = append(order, fmt.Sprint(args[2]))
+			order = append(order, fmt.Sprint(command.Args[2]))
 			mu.Unlock()
 			time.Sleep(time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		var all sync.WaitGroup
 		var arrived []string
@@ -267,13 +267,13 @@ func TestOperationsOfANodeComeInTheOrderOfArrival(t *testing.T) {
 // those that are too many leave. before is called ahead of each try.
 func inARound(t *testing.T, b *redistest.Between, s *server.Server, silent bool, before func(key string)) {
 	t.Helper()
-	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	b.Set(func(command redistest.Command) (any, error) {
 		if silent {
 			time.Sleep(time.Minute)
 			return nil, redistest.ErrCut
 		}
 		time.Sleep(10 * time.Millisecond)
-		return run()
+		return command.Run()
 	})
 	var won, left atomic.Int64
 	var all sync.WaitGroup
@@ -346,15 +346,15 @@ func TestALateWinIsGivenBack(t *testing.T) {
 			time.AfterFunc(10*time.Millisecond, cancel)
 			q := request("k")
 			var taken atomic.Bool
-			b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-				b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-					if command == "EVALSHA" && !taken.Load() {
+			b.Set(func(command redistest.Command) (any, error) {
+				b.Set(func(command redistest.Command) (any, error) {
+					if command.Name == "EVALSHA" && !taken.Load() {
 						return nil, redistest.ErrCut // the first undos fail
 					}
-					return run()
+					return command.Run()
 				})
 				time.Sleep(q.Timeout / 2)
-				reply, err := run()
+				reply, err := command.Run()
 				taken.Store(m.Exists("k"))
 				return reply, err
 			})

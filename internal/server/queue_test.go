@@ -106,12 +106,12 @@ func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 
 // lose makes the next script run, and loses its reply.
 func lose(b *redistest.Between) {
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if command != "EVALSHA" {
-			return run()
+	b.Set(func(command redistest.Command) (any, error) {
+		if command.Name != "EVALSHA" {
+			return command.Run()
 		}
 		b.Set(nil)
-		_, _ = run()
+		_, _ = command.Run()
 		return nil, context.DeadlineExceeded
 	})
 }

@@ -135,11 +135,11 @@ func TestAUserWithoutGetrangeCanLock(t *testing.T) {
 func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command == "SET" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "SET" {
 				return nil, redis.Error("NOREPLICAS Not enough good replicas to write.")
 			}
-			return run()
+			return command.Run()
 		})
 		done(t, acquire(s, request("warm")))
 		q := request("k")
@@ -192,13 +192,13 @@ func TestNoExtensionOfABatchThatBrokeOffCountsWithoutTheReplicas(t *testing.T) {
 	done(t, one(s, first)) // now the server knows the script
 	first.Replicas, second.Replicas = replicas(50*time.Millisecond), replicas(50*time.Millisecond)
 	sent := 0
-	b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if strings.HasPrefix(command, "EVAL") {
+	b.Set(func(command redistest.Command) (any, error) {
+		if strings.HasPrefix(command.Name, "EVAL") {
 			if sent++; sent == 2 {
 				return nil, redistest.ErrCut
 			}
 		}
-		return run()
+		return command.Run()
 	})
 	for _, reply := range extend(s, []*hold{first, second}) {
 		failed(t, reply)

@@ -91,7 +91,7 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 	d.watch(t, client)
 	m := client.Mutex("k")
 	m.Lock()
-	cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	cut.Set(redistest.Cut)
 	require.ErrorIs(t, m.Lease().Extend(t.Context(), time.Minute), redimutex.ErrUnavailable)
 	cut.Set(nil)
 	s.Do("SET", "k", "another")
@@ -178,7 +178,7 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, m.LockContext(cancelled, 0), context.Canceled)
-	cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	cut.Set(redistest.Cut)
 	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)
 
 	waits := d.named("redimutex.wait")

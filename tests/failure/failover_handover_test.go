@@ -77,11 +77,11 @@ func TestATakeOverThatCloseOvertakesWhileReplicasLagHasGivenBackWhenItReturns(t 
 
 	var closing atomic.Bool
 	pool := redistest.NewBetween(primary.Pool())
-	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-		if closing.Load() && slices.Contains(args, any("k")) {
+	pool.Set(func(command redistest.Command) (any, error) {
+		if closing.Load() && slices.Contains(command.Args, any("k")) {
 			time.Sleep(node / 2)
 		}
-		return run()
+		return command.Run()
 	})
 	client := redimutex.NewClient([]redimutex.Pool{pool},
 		redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(node), redimutex.WithReplicas(1, 10*time.Minute))

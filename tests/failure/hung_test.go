@@ -78,10 +78,10 @@ func TestACallBehindOneWithoutAnAnswerSaysSo(t *testing.T) {
 		m.Unlock()
 		come, let := make(chan struct{}), make(chan struct{})
 		asked := sync.OnceFunc(func() { close(come) })
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		pool.Set(func(command redistest.Command) (any, error) {
 			asked()
 			<-let
-			return run()
+			return command.Run()
 		})
 		cut, cancel := context.WithCancel(t.Context())
 		first, second := make(chan error, 1), make(chan error, 1)
@@ -119,12 +119,12 @@ func TestAReleaseThatHangsGoesOnOverOtherConnections(t *testing.T) {
 			m.Lock()
 			end, commands := make(chan struct{}), atomic.Int32{}
 			defer close(end)
-			pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			pool.Set(func(command redistest.Command) (any, error) {
 				if commands.Add(1) <= hung {
 					<-end
 					return nil, redistest.ErrCut
 				}
-				return run()
+				return command.Run()
 			})
 			assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnavailable)
 			require.NoError(t, m.LockContext(t.Context(), time.Minute))
@@ -143,10 +143,10 @@ func TestTryWhoseConnectionBreaksSucceedsAndLeavesNoKey(t *testing.T) {
 	m.Lock()
 	m.Unlock()
 	for i := range 20 {
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		pool.Set(func(command redistest.Command) (any, error) {
 			pool.Set(nil)
 			if i%2 == 0 {
-				if _, err := run(); err != nil {
+				if _, err := command.Run(); err != nil {
 					return nil, err
 				}
 			}
@@ -278,16 +278,16 @@ func TestATryThatTheServerTakesToBeTooLateSaysNothingOfTheServer(t *testing.T) {
 		require.NoError(t, other.UnlockContext(t.Context()))
 		require.NoError(t, server.Set("k", "foreign"))
 		cut, late := false, 0
-		pool.Set(func(run func() (any, error), name string, _ []any) (any, error) {
-			if name == "TIME" {
+		pool.Set(func(command redistest.Command) (any, error) {
+			if command.Name == "TIME" {
 				defer time.Sleep(time.Second)
-				return run()
+				return command.Run()
 			}
 			if cut { // the next connection asks for the time again
 				cut = false
 				return nil, redistest.ErrCut
 			}
-			reply, err := run()
+			reply, err := command.Run()
 			if list, ok := reply.([]any); ok && list[0] == any(int64(4)) {
 				if late++; late == 1 {
 					time.Sleep(200 * time.Millisecond) // so that the repeated try is late by half of that

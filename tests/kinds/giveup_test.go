@@ -53,12 +53,12 @@ func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, ac
 // distant makes each command over a pool take rtt, and counts the scripts.
 func distant(pool *redis.Pool, rtt time.Duration) (far *redistest.Between, scripts *atomic.Int64) {
 	far, scripts = redistest.NewBetween(pool), new(atomic.Int64)
-	far.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-		if strings.HasPrefix(command, "EVAL") {
+	far.Set(func(command redistest.Command) (any, error) {
+		if strings.HasPrefix(command.Name, "EVAL") {
 			scripts.Add(1)
 		}
 		time.Sleep(rtt)
-		return run()
+		return command.Run()
 	})
 	return far, scripts
 }
@@ -142,9 +142,9 @@ func TestAWriterThatInheritsATryIsSeenToWait(t *testing.T) {
 				time.Sleep(100 * time.Millisecond) // it has tried
 				second, leaveSecond := begin(opts...)
 				third, leaveThird := begin(redimutex.WithPollInterval(time.Second))
-				far.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				far.Set(func(command redistest.Command) (any, error) {
 					far.Set(nil)
-					reply, err := run()
+					reply, err := command.Run()
 					leaveSecond()
 					synctest.Wait()
 					return reply, err
@@ -262,9 +262,9 @@ func inherited(t *testing.T, server *miniredis.Miniredis, pool *redis.Pool, late
 	second := start(t, c.Mutex("k").Acquire)
 	synctest.Wait()
 	server.Del("k")
-	near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	near.Set(func(command redistest.Command) (any, error) {
 		near.Set(nil)
-		reply, err := run()
+		reply, err := command.Run()
 		cancel()
 		return reply, err
 	})

@@ -164,9 +164,9 @@ func TestTheLockOfACallThatEndsWithItsTryGoesToTheNextInLine(t *testing.T) {
 			synctest.Wait()
 			server.Del("k")
 			tries := 0
-			near.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+			near.Set(func(command redistest.Command) (any, error) {
 				tries++
-				reply, err := run()
+				reply, err := command.Run()
 				if ctx.over.Store(true); answerFirst {
 					time.AfterFunc(time.Millisecond, cancel)
 				} else {
@@ -197,11 +197,11 @@ func TestTheTokenOfATryThatWasCutIsNotTriedAgain(t *testing.T) {
 		first := startWith(t, ctx, c.Mutex("k").Acquire)
 		synctest.Wait()
 		look, let := make(chan string, 1), make(chan struct{})
-		between.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+		between.Set(func(command redistest.Command) (any, error) {
 			between.Set(nil)
-			look <- fmt.Sprint(args[3])
+			look <- fmt.Sprint(command.Args[3])
 			<-let
-			return run()
+			return command.Run()
 		})
 		token := <-look // no other goroutine waits yet
 		second := start(t, c.Mutex("k").Acquire)
@@ -225,12 +225,12 @@ func TestReadersThatAreCancelledOneAfterTheOtherCostFewCommands(t *testing.T) {
 			require.NoError(t, server.Set("k", "foreign"))
 			var scripts atomic.Int64
 			near := redistest.NewBetween(pool)
-			near.Set(func(run func() (any, error), command string, _ []any) (any, error) {
+			near.Set(func(command redistest.Command) (any, error) {
 				time.Sleep(time.Millisecond)
-				if strings.HasPrefix(command, "EVAL") {
+				if strings.HasPrefix(command.Name, "EVAL") {
 					scripts.Add(1)
 				}
-				return run()
+				return command.Run()
 			})
 			m := newClient(t, near, opts...).RWMutex("k")
 			var all sync.WaitGroup
@@ -269,11 +269,11 @@ func TestTheTimeInLineIsTimeThatWasWaited(t *testing.T) {
 // gated makes each command over a Between send a channel to asks, and wait until the test closes that channel.
 func gated(pool *redistest.Between) (asks chan chan struct{}) {
 	asks = make(chan chan struct{}, 100)
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	pool.Set(func(command redistest.Command) (any, error) {
 		let := make(chan struct{})
 		asks <- let
 		<-let
-		return run()
+		return command.Run()
 	})
 	return asks
 }
@@ -377,8 +377,8 @@ func TestWhatASingleTryWasToldIsNotTheReasonOfALaterCall(t *testing.T) {
 	keep, err := sem.Acquire(t.Context())
 	require.NoError(t, err)
 	executed := make(chan chan struct{}, 10)
-	pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
-		r, err := run()
+	pool.Set(func(command redistest.Command) (any, error) {
+		r, err := command.Run()
 		let := make(chan struct{})
 		executed <- let
 		<-let

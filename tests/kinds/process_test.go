@@ -56,9 +56,9 @@ func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 	opts := []redimutex.Option{redimutex.WithoutRenewal(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)}
 	var most atomic.Int64 // the most tokens in one command
 	pool := redistest.NewBetween(s.Pool())
-	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+	pool.Set(func(command redistest.Command) (any, error) {
 		tokens := int64(0)
-		for _, a := range args {
+		for _, a := range command.Args {
 			if s, ok := a.(string); ok && uuid.Validate(s) == nil {
 				tokens++
 			}
@@ -66,7 +66,7 @@ func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 		for was := most.Load(); tokens > was && !most.CompareAndSwap(was, tokens); was = most.Load() {
 			// Another command was counted meanwhile.
 		}
-		return run()
+		return command.Run()
 	})
 	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
 	first := start(t, process(t, s, opts).Acquire).get(t)

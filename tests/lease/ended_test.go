@@ -26,12 +26,12 @@ func TestAHoldHasEndedBeforeItsReleaseIsSent(t *testing.T) {
 		require.NoError(t, err)
 		work := l.Context(t.Context())
 		var sent, early atomic.Bool
-		b.Set(func(run func() (any, error), command string, _ []any) (any, error) {
-			if command != "TIME" {
+		b.Set(func(command redistest.Command) (any, error) {
+			if command.Name != "TIME" {
 				sent.Store(true)
 				early.Store(early.Load() || !locktest.Ended(l.Done()) || work.Err() == nil || l.Err() == nil)
 			}
-			return run()
+			return command.Run()
 		})
 		require.NoError(t, end(l), name)
 		assert.True(t, sent.Load(), name)
@@ -72,7 +72,7 @@ func TestAReleaseWithTheContextOfItsHoldWaitsForTheServer(t *testing.T) {
 	l, err = c.Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(outer.Context(t.Context()))
-	b.Set(func(func() (any, error), string, []any) (any, error) {
+	b.Set(func(redistest.Command) (any, error) {
 		cancel(assert.AnError)
 		<-t.Context().Done()
 		return nil, redistest.ErrCut

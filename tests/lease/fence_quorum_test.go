@@ -104,13 +104,13 @@ func TestWriteBackDoesNotWaitForAMinorityThatHangs(t *testing.T) {
 			hang := make(chan struct{})
 			var raises sync.Map
 			for i, b := range c.between[n-n/2:] { // the servers whose clocks are most behind
-				b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-					if isRaise(command, args) {
+				b.Set(func(command redistest.Command) (any, error) {
+					if isRaise(command.Name, command.Args) {
 						raises.Store(i, true)
 						<-hang
 						return nil, redistest.ErrCut
 					}
-					return run()
+					return command.Run()
 				})
 			}
 			last := int64(0)
@@ -136,11 +136,11 @@ func TestFenceThatCannotBeWrittenBackIsNotGiven(t *testing.T) {
 	t.Parallel()
 	c := startSkewed(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(time.Second))
 	for _, b := range c.between[1:] {
-		b.Set(func(run func() (any, error), command string, args []any) (any, error) {
-			if isRaise(command, args) {
+		b.Set(func(command redistest.Command) (any, error) {
+			if isRaise(command.Name, command.Args) {
 				return nil, redistest.ErrCut
 			}
-			return run()
+			return command.Run()
 		})
 	}
 	err := c.mutex.TryLockContext(t.Context())

@@ -159,7 +159,7 @@ func TestRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 		m.Lock()
 		l := m.Lease()
 		until := l.Until()
-		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		cut.Set(redistest.Cut)
 		time.Sleep(8 * time.Second)
 		assert.NoError(t, l.Err())
 		assert.GreaterOrEqual(t, client.Stats().NotRenewed, int64(5))
@@ -167,7 +167,7 @@ func TestRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.NoError(t, l.Err(), "saved in the last second")
 		assert.True(t, l.Until().After(until))
-		cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		cut.Set(redistest.Cut)
 		until = l.Until()
 		redistest.Receive(t, "the loss", l.Done())
 		assert.False(t, time.Now().After(until))
@@ -187,9 +187,9 @@ func TestLossIsToldInTimeWhileARenewalHangs(t *testing.T) {
 		l := m.Lease()
 		until := l.Until()
 		free := make(chan struct{})
-		hung.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		hung.Set(func(command redistest.Command) (any, error) {
 			<-free
-			return run()
+			return command.Run()
 		})
 		redistest.Receive(t, "the loss", l.Done())
 		assert.False(t, time.Now().After(until))
@@ -210,14 +210,14 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		slow := redistest.NewBetween(pool)
 		var unlocked sync.Map // by token
-		slow.Set(func(run func() (any, error), _ string, args []any) (any, error) {
+		slow.Set(func(command redistest.Command) (any, error) {
 			time.Sleep(rand.N(5 * time.Millisecond))
-			for _, arg := range args {
+			for _, arg := range command.Args {
 				if _, over := unlocked.Load(arg); over {
 					t.Error("something was sent for a lock after Unlock")
 				}
 			}
-			return run()
+			return command.Run()
 		})
 		const ttl = 60 * time.Millisecond
 		client := newClient(t, []redimutex.Pool{slow}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(50*time.Millisecond))
@@ -237,9 +237,9 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 // far returns a pool for a server that takes a moment to answer. Timers can fire within that moment.
 func far(pool *redis.Pool) redimutex.Pool {
 	b := redistest.NewBetween(pool)
-	b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+	b.Set(func(command redistest.Command) (any, error) {
 		time.Sleep(time.Millisecond)
-		return run()
+		return command.Run()
 	})
 	return b
 }

@@ -190,11 +190,11 @@ func TestAnUnlockThatReleasesForGoodReportsTheLoss(t *testing.T) {
 func holdBack(pool *redistest.Between, token string) (release chan struct{}) {
 	release = make(chan struct{})
 	var caught atomic.Bool
-	pool.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-		if mentions(args, token) && !caught.Swap(true) {
+	pool.Set(func(command redistest.Command) (any, error) {
+		if mentions(command.Args, token) && !caught.Swap(true) {
 			<-release
 		}
-		return run()
+		return command.Run()
 	})
 	return release
 }

@@ -277,9 +277,9 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 				_, real := redistest.Virtual(t)
 				pool := redistest.NewBetween(real)
 				var commands atomic.Int32
-				pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+				pool.Set(func(command redistest.Command) (any, error) {
 					commands.Add(1)
-					return run()
+					return command.Run()
 				})
 				c := newClient(t, []redimutex.Pool{pool})
 				hold := func() string {
@@ -349,9 +349,9 @@ func TestEachHoldOfAReusedLeaseBeginsWithHalfOfTheValidity(t *testing.T) {
 			redimutex.WithLeaseReuse(960*time.Millisecond), redimutex.WithoutRenewal())
 		defer c.Close()
 		require.NoError(t, c.Mutex("warm").LockContext(t.Context(), 0))
-		b.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		b.Set(func(command redistest.Command) (any, error) {
 			defer time.Sleep(930 * time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		m := c.Mutex("k")
 		first, err := m.Acquire(t.Context())

@@ -27,7 +27,7 @@ func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Second)).Mutex("k")
 		m.Lock()
 		require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
-		pool.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+		pool.Set(redistest.Cut)
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrUnavailable)
 		time.Sleep(20 * time.Second)
 		require.True(t, server.Exists("k"))
@@ -66,11 +66,11 @@ func TestCloseWaitsForTheReleaseOfAFarServer(t *testing.T) {
 		m.Unlock() // now the server knows the scripts
 		m.Lock()
 		var releases atomic.Int32
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		pool.Set(func(command redistest.Command) (any, error) {
 			releases.Add(1)
 			time.Sleep(100 * time.Millisecond)
 			defer time.Sleep(100 * time.Millisecond)
-			return run()
+			return command.Run()
 		})
 		unlocked := make(chan error, 1)
 		go func() { unlocked <- m.UnlockContext(t.Context()) }()
@@ -153,7 +153,7 @@ func TestUnlockOfAnExpiredLeaseWaitsForNoServer(t *testing.T) {
 		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(3*time.Second)).Mutex("k")
 		m.Lock()
 		let := make(chan struct{})
-		pool.Set(func(run func() (any, error), _ string, _ []any) (any, error) { <-let; return run() })
+		pool.Set(func(command redistest.Command) (any, error) { <-let; return command.Run() })
 		<-m.Lease().Done()
 		began := time.Now()
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)

@@ -182,16 +182,16 @@ func TestPlaceOfATryThatWasCutShortIsGivenUpAlsoWhenTheTryArrivesLater(t *testin
 			caught, late, executed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			m := newMutex(t, pool, redimutex.WithNodeTimeout(time.Second))
-			pool.Set(func(run func() (any, error), _ string, args []any) (reply any, err error) {
-				if !slices.ContainsFunc(args, isPlace) {
-					return run()
+			pool.Set(func(command redistest.Command) (reply any, err error) {
+				if !slices.ContainsFunc(command.Args, isPlace) {
+					return command.Run()
 				}
 				err = redistest.ErrCut
 				once.Do(func() { // the try that shows the place
 					close(caught)
 					<-late
 					defer close(executed)
-					if reply, err = run(); lost {
+					if reply, err = command.Run(); lost {
 						err = redistest.ErrCut
 					}
 				})

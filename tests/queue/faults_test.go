@@ -120,7 +120,7 @@ func TestAFailedLookIsRepeatedSoonWhateverTheBackoff(t *testing.T) {
 	m := newMutex(t, pool, redimutex.WithBackoff(func(int) time.Duration { return time.Hour }))
 	got := startWaiting(t, s, m, 1)
 	var failed atomic.Int32
-	pool.Set(func(func() (any, error), string, []any) (any, error) {
+	pool.Set(func(redistest.Command) (any, error) {
 		failed.Add(1)
 		return nil, redistest.ErrCut
 	})

@@ -171,9 +171,9 @@ func TestAWaiterQueuesAtOnceWhereItsClientHasBegunToListenDuringItsTry(t *testin
 		go c.Mutex("another").LockContext(t.Context(), 0) //nolint:errcheck // the Client is closed at the end of the test
 		synctest.Wait()
 		answer := make(chan struct{})
-		front.Set(func(run func() (any, error), _ string, args []any) (any, error) {
-			reply, err := run()
-			if slices.Contains(args, any(key)) {
+		front.Set(func(command redistest.Command) (any, error) {
+			reply, err := command.Run()
+			if slices.Contains(command.Args, any(key)) {
 				<-answer
 			}
 			return reply, err

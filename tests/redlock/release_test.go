@@ -134,10 +134,10 @@ func TestAServerThatWasPassedOverIsReleasedToo(t *testing.T) {
 		})
 		var asked, extended atomic.Int32
 		let := make(chan struct{})
-		slow.Set(func(run func() (any, error), _ string, _ []any) (any, error) {
+		slow.Set(func(command redistest.Command) (any, error) {
 			asked.Add(1)
 			<-let
-			return run()
+			return command.Run()
 		})
 		var err error
 		redistest.Wait(t, "the slow server is passed over", func() bool {

@@ -34,7 +34,7 @@ func TestAWaitIsCalledAfterWhatTheCallerWouldDoAboutIt(t *testing.T) {
 	if s.IsReal() { // miniredis reports the error in other words
 		assert.Equal(t, names.Refused, names.OfWait(try("list")))
 	}
-	cut.Set(func(func() (any, error), string, []any) (any, error) { return nil, redistest.ErrCut })
+	cut.Set(redistest.Cut)
 	assert.Equal(t, names.Unavailable, names.OfWait(try("other")))
 	assert.NoError(t, client.Close())
 	assert.Equal(t, names.Closed, names.OfWait(try("other")))
