@@ -37,7 +37,7 @@ func heap() int64 {
 func BenchmarkIdle(b *testing.B) {
 	const n = 10_000
 	pool := redistest.Start(b).Pool()
-	c := newClient(b, []redimutex.Pool{pool})
+	c := newClient(b, pool)
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key ", i)
@@ -69,7 +69,7 @@ func BenchmarkTrace(b *testing.B) {
 	told := &redimutex.Trace{Acquired: nop, Released: nop, GaveUp: nop, Lost: nop, Renewed: nop, Waiting: nop, Attempt: nop}
 	pairs := func(b *testing.B, observers int, opts ...redimutex.Option) {
 		opts = append(opts, redimutex.WithTTL(2*time.Hour), redimutex.WithLeaseReuse(time.Hour/2))
-		client := newClient(b, []redimutex.Pool{redistest.Start(b).Pool()}, opts...)
+		client := newClient(b, redistest.Start(b).Pool(), opts...)
 		for range observers {
 			defer client.Observe(told)()
 		}

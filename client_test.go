@@ -114,14 +114,14 @@ func TestAClientForgetsAKeyThatNobodyUses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("SET", "foreign", "x", "PX", 60_000)
-	once := newClient(t, []redimutex.Pool{s.Pool()})
+	once := newClient(t, s.Pool())
 	require.False(t, once.Mutex("foreign").TryLock())
 	require.Zero(t, once.Keys(), "what the server has refused")
 	s.Do("DEL", "foreign")
 	for name, option := range map[string]redimutex.Option{
 		"plain": redimutex.WithPollInterval(time.Millisecond), "queue": redimutex.WithQueue(), "reuse": redimutex.WithLeaseReuse(5 * time.Millisecond),
 	} {
-		c := newClient(t, []redimutex.Pool{s.Pool()}, option)
+		c := newClient(t, s.Pool(), option)
 		var group sync.WaitGroup
 		for i := range 6 {
 			group.Go(func() {
@@ -158,7 +158,7 @@ func TestAKeyHasOneLineHoweverManyComeAndGo(t *testing.T) {
 		asking.Add(-1)
 		return nil, redis.Error("LOADING not yet")
 	})
-	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(9*time.Second)) // no operation is left behind
+	c := newClient(t, pool, redimutex.WithNodeTimeout(9*time.Second)) // no operation is left behind
 	var group sync.WaitGroup
 	for range 8 {
 		m := c.Mutex("k")
@@ -176,7 +176,7 @@ func TestStatsCountWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		cut := redistest.NewBetween(pool)
-		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithTTL(9*time.Second))
+		client := newClient(t, cut, redimutex.WithTTL(9*time.Second))
 		m := client.Mutex("k")
 		assert.Equal(t, redimutex.Stats{Errors: []int64{0}}, client.Stats())
 
@@ -208,7 +208,7 @@ func TestStatsOfContentionAndFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
 		cut := redistest.NewBetween(pool)
-		client := newClient(t, []redimutex.Pool{cut})
+		client := newClient(t, cut)
 		m := client.Mutex("k")
 		require.NoError(t, server.Set("k", "foreign"))
 		server.SetTTL("k", 3*time.Second)
@@ -240,7 +240,7 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 	t.Parallel()
 	a, b, c := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	start := func() (*redimutex.Client, *redimutex.Mutex) {
-		client := newClient(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
+		client := newClientOver(t, []redimutex.Pool{a.Pool(), b.Pool(), c.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithoutRenewal())
 		return client, client.Mutex("k")
 	}
 	client, m := start()
@@ -266,7 +266,7 @@ func TestErrorsOfAServerCountAlsoWhereTheOthersAreEnough(t *testing.T) {
 func TestACallerThatGivesUpIsNoErrorOfAServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	client := newClient(t, s.Pool(), patient)
 	s.Do("SET", "k", "foreign", "PX", 60_000)
 	require.ErrorIs(t, client.Mutex("k").LockContext(t.Context(), time.Second), redimutex.ErrLocked)
 	assert.Equal(t, []int64{0}, client.Stats().Errors)

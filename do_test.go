@@ -71,7 +71,7 @@ func TestDoTellsALossByContextAndError(t *testing.T) {
 func TestDoDoesNotRunFWithoutTheLock(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
-	client := newClient(t, []redimutex.Pool{pool}, patient)
+	client := newClient(t, pool, patient)
 	client.Mutex("k").Lock()
 	never := func(context.Context) error { t.Error("f ran without the lock"); return nil }
 	for _, m := range []*redimutex.Mutex{client.Mutex("k"), newMutex(t, pool, "k", patient)} {
@@ -104,7 +104,7 @@ func TestAFunctionThatPanicsOrExitsLeavesTheLockToOthers(t *testing.T) {
 			t.Run(how+" in "+what, func(t *testing.T) {
 				t.Parallel()
 				s := redistest.Start(t)
-				c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithPollInterval(5*time.Millisecond))
+				c := newClient(t, s.Pool(), redimutex.WithPollInterval(5*time.Millisecond))
 				bad, good := c.Mutex("k", given...), c.Mutex("k")
 				use := func(f func()) {
 					over := make(chan struct{})

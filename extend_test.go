@@ -66,7 +66,7 @@ func TestExtendNeverBringsTheEndNearer(t *testing.T) {
 func TestExtendShortensNoKindOfLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(9*time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(9*time.Second))
 	for key, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
 		"permit": c.Semaphore("permit", 2).Acquire, "reader": c.RWMutex("reader").RAcquire,
 		"writer": c.RWMutex("writer").Acquire, "all": c.MutexAll([]string{"all", "more"}).Acquire,

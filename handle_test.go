@@ -110,7 +110,7 @@ func TestAStaleLeaseNeverEndsTheNextHold(t *testing.T) {
 func TestOfUnlockAndReleaseAtOnceExactlyOneEndsTheHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Second))
+	client := newClient(t, s.Pool(), redimutex.WithLeaseReuse(time.Second))
 	m := client.Mutex("k")
 	const holds = 300
 	var won atomic.Int64
@@ -174,7 +174,7 @@ func TestReleaseInsideDoEndsItsHoldAndDoReturnsTheErrorOfF(t *testing.T) {
 func TestLeaseFromIsTheHoldOfTheInnermostDo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithReentrancy())
+	client := newClient(t, s.Pool(), redimutex.WithReentrancy())
 	a, b := client.Mutex("a"), client.Mutex("b")
 	assert.Nil(t, redimutex.LeaseFrom(t.Context()))
 	var kept context.Context

@@ -156,7 +156,7 @@ func TestAHandOverWithoutAMinorityLeavesNothingThere(t *testing.T) {
 			t.Parallel()
 			all := locktest.Start(t, 3)
 			front := redistest.NewFront(t, all[2])
-			client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, redimutex.WithTTL(10*time.Minute),
+			client := newClientOver(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, redimutex.WithTTL(10*time.Minute),
 				redimutex.WithNodeTimeout(time.Second))
 			m := client.Mutex("k")
 			l := takeEverywhere(t, all, m)
@@ -204,7 +204,7 @@ func TestAHandoverHasTheVoteOfAServerThatWasSlowForAMoment(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
 	front := redistest.NewFront(t, all[2])
-	client := newClient(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, patient)
+	client := newClientOver(t, []redimutex.Pool{all[0].Pool(), all[1].Pool(), front.Pool()}, patient)
 	l := takeEverywhere(t, all, client.Mutex("k"))
 	front.Hang(redistest.AtCommand)
 	require.NoError(t, client.Mutex("another").TryLockContext(t.Context()))
@@ -222,7 +222,7 @@ func TestAVoteThatATakerCouldNotGiveBackIsReleased(t *testing.T) {
 	all := locktest.Start(t, 3)
 	network := all[0].Proxy()
 	pools := []redimutex.Pool{network.Pool(), all[1].Pool(), all[2].Pool()}
-	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+	client := newClientOver(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	// On a busy machine the first server may seem silent. Then it is not asked, and the round is repeated.
 	for n := range 20 {
 		key := fmt.Sprint("k", n)
@@ -325,7 +325,7 @@ func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 		f := redistest.NewFront(t, s)
 		fronts, pools = append(fronts, f), append(pools, f.Pool())
 	}
-	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
+	client := newClientOver(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	learnClocks(t, all, client)
 	m := client.Mutex("k")
 	for _, f := range fronts {
@@ -351,7 +351,7 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 		fronts[i] = redistest.NewFront(t, s)
 		pools[i] = fronts[i].Pool()
 	}
-	client := newClient(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(3*time.Second))
+	client := newClientOver(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(3*time.Second))
 	learnClocks(t, all, client)
 	m := client.Mutex("k")
 	for i := range 2 {
@@ -376,10 +376,10 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 		fronts[i] = redistest.NewFront(t, s)
 		pools[i] = fronts[i].Pool()
 	}
-	warm := newClient(t, pools, patient).Mutex("k")
+	warm := newClientOver(t, pools, patient).Mutex("k")
 	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
 	require.NoError(t, warm.UnlockContext(t.Context()))
-	client := newClient(t, pools, opts...)
+	client := newClientOver(t, pools, opts...)
 	learnClocks(t, all, client)
 	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
 	return fronts, client
@@ -826,11 +826,11 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	all := locktest.Start(t, 3)
 	p := all[0].Proxy()
 	pools := []redimutex.Pool{p.Pool(), all[1].Pool(), all[2].Pool()}
-	warm := newClient(t, pools, patient).Mutex("k")
+	warm := newClientOver(t, pools, patient).Mutex("k")
 	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
 	require.NoError(t, warm.UnlockContext(t.Context()))
 	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
-	client := newClient(t, pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
+	client := newClientOver(t, pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
 	learnClocks(t, all, client)
 	m, h := client.Mutex("k"), handOverEverywhere(t, all, "k", time.Hour)
 	given := all[0].Get("k")

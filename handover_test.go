@@ -210,7 +210,7 @@ func TestHandOverOfALostHoldGivesNothing(t *testing.T) {
 func TestWhatCannotBeHandedOverStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	c := newClient(t, s.Pool(), patient)
 	m := c.Mutex("k")
 	permit, err := c.Semaphore("s", 2).Acquire(t.Context())
 	require.NoError(t, err)
@@ -375,7 +375,7 @@ func TestATakeOverIntoALockedMutexIsTraced(t *testing.T) {
 
 func TestAnUnlockBesideAHandOverIsAccepted(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, patient)
+	client := newClient(t, redistest.Start(t).Pool(), patient)
 	for i := range 300 {
 		m := client.Mutex(fmt.Sprint(i))
 		l, err := m.Acquire(t.Context())
@@ -400,7 +400,7 @@ func TestAnUnlockBesideAHandOverIsAccepted(t *testing.T) {
 
 func TestHandOversOfAReleasedLeaseAtOnceAllSaySo(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, patient)
+	client := newClient(t, redistest.Start(t).Pool(), patient)
 	l, err := client.Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Release(t.Context()))

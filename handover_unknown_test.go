@@ -128,7 +128,7 @@ func TestATakeOverThatFailsDoesNotChangeWhatTheWaitersAreSaidToBe(t *testing.T) 
 	holder := newMutex(t, s.Pool(), "k", patient)
 	h := handOver(t, newMutex(t, s.Pool(), "k", patient), time.Minute)
 	require.NoError(t, holder.TakeOver(t.Context(), h))
-	client := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	client := newClient(t, s.Pool(), patient)
 	waits, leave := context.WithCancel(t.Context())
 	defer leave()
 	go client.RWMutex("k").LockContext(waits, 0) //nolint:errcheck // it does not get the lock
@@ -317,7 +317,7 @@ func overtaken(t *testing.T, n int, step int64, late bool) {
 		servers, fronts, pools = append(servers, server), append(fronts, front), append(pools, front)
 	}
 	opts := []redimutex.Option{redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)}
-	l, err := newClient(t, pools, opts...).Mutex("k").Acquire(t.Context())
+	l, err := newClientOver(t, pools, opts...).Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
 	synctest.Wait() // all servers have the lock,
 	h, err := l.HandOver(t.Context(), time.Minute)
@@ -358,7 +358,7 @@ func overtaken(t *testing.T, n int, step int64, late bool) {
 			assert.LessOrEqual(t, s.TTL("k"), time.Minute)
 		}
 	}
-	next := newClient(t, pools, opts...).Mutex("k")
+	next := newClientOver(t, pools, opts...).Mutex("k")
 	require.ErrorIs(t, next.TryLockContext(t.Context()), redimutex.ErrLocked)
 	require.NoError(t, next.TakeOver(t.Context(), h))
 	next.Unlock()

@@ -71,7 +71,7 @@ func TestLessThanHalfOfTheValidityIsNoSuccessOverSeveralServers(t *testing.T) {
 			slow = append(slow, redistest.NewBetween(pool))
 			pools = append(pools, slow[len(slow)-1])
 		}
-		m := newClient(t, pools, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(9*time.Second)).Mutex("k")
+		m := newClientOver(t, pools, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(9*time.Second)).Mutex("k")
 		m.Lock()
 		m.Unlock()
 		for _, s := range slow[:2] {
@@ -90,7 +90,7 @@ func TestLessThanHalfOfTheValidityIsNoSuccessOverSeveralServers(t *testing.T) {
 func TestUnlockBeforeTheShortestHoldLeavesTheKeyToExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithMinHold(time.Minute))
+		client := newClient(t, pool, redimutex.WithTTL(10*time.Second), redimutex.WithMinHold(time.Minute))
 		m := client.Mutex("k")
 		began := time.Now()
 		m.Lock()

@@ -22,7 +22,7 @@ import (
 func rivals(t *testing.T, opts ...redimutex.Option) map[string]*redimutex.Mutex {
 	t.Helper()
 	pool := redistest.Start(t).Pool()
-	client := newClient(t, []redimutex.Pool{pool}, opts...)
+	client := newClient(t, pool, opts...)
 	holder := client.Mutex("k")
 	holder.Lock()
 	t.Cleanup(holder.Unlock)
@@ -62,7 +62,7 @@ func TestLockContextGivesUpWhenTheTimeoutIsOver(t *testing.T) {
 func TestLockContextGetsTheLockWhenTheHolderUnlocks(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
-	client := newClient(t, []redimutex.Pool{pool})
+	client := newClient(t, pool)
 	m := client.Mutex("k")
 	for name, next := range map[string]*redimutex.Mutex{
 		"in this process": client.Mutex("k"),
@@ -147,7 +147,7 @@ func (c *endsAt) Err() error {
 
 func TestACallThatEndsBeforeItHasAskedDoesNotSayThatAnotherHasTheLock(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithNodeTimeout(9*time.Second))
+	client := newClient(t, redistest.Start(t).Pool(), redimutex.WithNodeTimeout(9*time.Second))
 	ended := 0
 	for n := range 5 {
 		for name, lock := range map[string]func(context.Context) (*redimutex.Lease, error){
@@ -276,7 +276,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithPollInterval(9*time.Second))
+	client := newClient(t, s.Pool(), redimutex.WithPollInterval(9*time.Second))
 	s.Do("SET", "k", "foreign")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error)
@@ -371,7 +371,7 @@ func TestATryAfterOneThatWasCutShortFindsNoLockOfOurOwn(t *testing.T) {
 						pools = append(pools, network.Pool())
 					}
 				}
-				m := newClient(t, pools, patient).Mutex("k")
+				m := newClientOver(t, pools, patient).Mutex("k")
 				require.NoError(t, m.Do(t.Context(), func(context.Context) error { return nil }))
 				for range 20 {
 					tryAfterACut(t, m)

@@ -13,10 +13,11 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	newMutex  = locktest.Mutex
-	newClient = locktest.Client
-	ended     = locktest.Ended
-	panicOf   = locktest.PanicOf
+	newMutex      = locktest.Mutex
+	newClient     = locktest.Client
+	newClientOver = locktest.ClientOver
+	ended         = locktest.Ended
+	panicOf       = locktest.PanicOf
 
 	goroutines = locktest.Goroutines
 )

@@ -40,7 +40,7 @@ func TestUnlockHappensBeforeTheNextLock(t *testing.T) {
 func TestTwoMutexesOfAKeyExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	pool := redistest.Start(t).Pool()
-	client := newClient(t, []redimutex.Pool{pool})
+	client := newClient(t, pool)
 	same, other := client.Mutex("k"), newMutex(t, pool, "k")
 	for _, second := range []*redimutex.Mutex{client.Mutex("k"), other} {
 		same.Lock()
@@ -60,7 +60,7 @@ func TestTwoMutexesOfAKeyExcludeEachOther(t *testing.T) {
 
 func TestGoroutinesOfAClientAreServedInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	client := newClient(t, redistest.Start(t).Pool())
 	mutexes := []*redimutex.Mutex{client.Mutex("k"), client.Mutex("k", redimutex.WithOwner("b"))}
 	mutexes[0].Lock()
 	var order []int // the lock protects it
@@ -172,7 +172,7 @@ func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
 	monitor := s.Monitor()
 	holder := newMutex(t, s.Pool(), "k")
 	holder.Lock()
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := newClient(t, s.Pool())
 	m := client.Mutex("k")
 	idle := goroutines()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -310,7 +310,7 @@ func TestAZeroMutexSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestIdleMutexCostsNoGoroutine(t *testing.T) {
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	client := newClient(t, redistest.Start(t).Pool())
 	redistest.Wait(t, "other tests to end what they began", func() bool { return goroutines() == 0 })
 	held := make([]*redimutex.Mutex, 200)
 	for i := range held {

@@ -16,7 +16,7 @@ import (
 func TestUnlockOfAMutexAllBeforeItsShortestHoldLeavesAllKeysToExpire(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(5*time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithNodeTimeout(5*time.Second))
 	both := c.MutexAll([]string{"a", "b"}, redimutex.WithMinHold(time.Minute))
 	require.NoError(t, both.LockContext(t.Context(), time.Minute))
 	require.NoError(t, both.UnlockContext(t.Context()))

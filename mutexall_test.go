@@ -20,7 +20,7 @@ import (
 func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	given := []string{"c", "a", "b", "a"}
 	m := c.MutexAll(given)
 	assert.Equal(t, []string{"a", "b", "c"}, m.Keys())
@@ -46,7 +46,7 @@ func TestMutexAllHasItsKeysSortedEachOnce(t *testing.T) {
 func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	c := newClient(t, s.Pool(), patient)
 	odd := c.MutexAll(locktest.OddKeys)
 	require.NoError(t, odd.TryLockContext(t.Context()))
 	single := c.Mutex("x\x00y")
@@ -65,7 +65,7 @@ func TestLocksTellsTheKeysAsTheyAre(t *testing.T) {
 func TestLocksNamesTheKeyThatAMutexAllWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	here, there := newClient(t, []redimutex.Pool{s.Pool()}, patient), newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	here, there := newClient(t, s.Pool(), patient), newClient(t, s.Pool(), patient)
 	held := there.Mutex("b")
 	require.NoError(t, held.LockContext(t.Context(), 0))
 	both, got := here.MutexAll([]string{"a", "b"}), make(chan error)
@@ -152,7 +152,7 @@ func TestOppositeOrdersNeverDeadlock(t *testing.T) {
 func TestTheLossOfOneKeyIsTheLossOfAllAndTheErrorNamesIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithTTL(1500*time.Millisecond), redimutex.WithNodeTimeout(time.Second))
 	m := c.MutexAll([]string{"a", "b", "c"})
 	for key, reason := range map[string]redimutex.Reason{"a": redimutex.Deleted, "c": redimutex.Deleted, "b": redimutex.Taken} {
 		want := redimutex.LostError{Key: key, Reason: reason}
@@ -193,7 +193,7 @@ func TestAnUnlockThatReportsALossReturnsWhenTheOtherKeysAreFree(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	between := redistest.NewBetween(s.Pool())
-	c := newClient(t, []redimutex.Pool{between}, redimutex.WithNodeTimeout(5*time.Second))
+	c := newClient(t, between, redimutex.WithNodeTimeout(5*time.Second))
 	m := c.MutexAll([]string{"a", "b", "c"})
 	l, err := m.Acquire(t.Context())
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestTheFenceOfMutexAllIsAboveThoseOfItsKeysAndTheirsAfterwards(t *testing.T
 func TestMutexAllGetsWhatThisProcessKeepsForReuse(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(4*time.Second), redimutex.WithQueue())
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(4*time.Second), redimutex.WithQueue())
 	single := c.Mutex("b")
 	single.Lock()
 	single.Unlock()
@@ -258,7 +258,7 @@ func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	pools := []redimutex.Pool{s.Pool()}
-	c := newClient(t, pools, redimutex.WithQueue(), redimutex.WithLeaseReuse(time.Millisecond))
+	c := newClientOver(t, pools, redimutex.WithQueue(), redimutex.WithLeaseReuse(time.Millisecond))
 	both := c.MutexAll([]string{"a", "b"})
 	holder := newMutex(t, s.Pool(), "b")
 	holder.Lock()
@@ -267,7 +267,7 @@ func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 	redistest.Wait(t, "it waits", func() bool { return c.Stats().Waiting > 0 })
 	assert.Equal(t, []string{"b"}, s.Keys(), "it waits in no queue, and holds nothing")
 	var locked *redimutex.LockedError
-	require.ErrorAs(t, newClient(t, pools).MutexAll([]string{"a", "b"}).TryLockContext(t.Context()), &locked)
+	require.ErrorAs(t, newClientOver(t, pools).MutexAll([]string{"a", "b"}).TryLockContext(t.Context()), &locked)
 	assert.Equal(t, "b", locked.Key)
 	require.NoError(t, c.Mutex("a").TryLockContext(t.Context()), "nor a turn in this process")
 	holder.Unlock()
@@ -289,7 +289,7 @@ func TestMutexAllPollsWhateverTheOptionsOfItsClient(t *testing.T) {
 func TestACallInADoThatHoldsOneOfItsKeysIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	both := c.MutexAll([]string{"a", "b"})
 	require.NoError(t, both.Do(t.Context(), func(ctx context.Context) error {
 		for _, m := range []*redimutex.Mutex{c.Mutex("b"), c.MutexAll([]string{"b", "c"}), both} {
@@ -310,7 +310,7 @@ func TestKeysInDifferentSlotsAreAnErrorThatSaysHowToTagThem(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, "--cluster-enabled", "yes")
 	s.ServeAlone()
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	err := c.MutexAll([]string{"a", "b"}).LockContext(t.Context(), time.Minute)
 	assert.ErrorContains(t, err, "give them a {tag} in common")
 	assert.NotErrorIs(t, err, redimutex.ErrUnavailable)

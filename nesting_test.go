@@ -30,7 +30,7 @@ func waits(m *redimutex.Mutex) map[string]func(ctx context.Context) error {
 func TestWithoutReentrancyANestedCallIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute))
 	m := client.Mutex("k")
 	for name, outer := range map[string]func(context.Context, func(context.Context) error) error{"Do": m.Do, "TryDo": m.TryDo} {
 		require.NoError(t, outer(t.Context(), func(ctx context.Context) error {
@@ -63,7 +63,7 @@ func TestWithoutReentrancyANestedCallIsAnErrorAtOnce(t *testing.T) {
 func TestANestedCallIsFoundThroughADoOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute))
 	m := client.Mutex("k")
 	require.NoError(t, m.Do(t.Context(), func(ctx context.Context) error {
 		return client.Mutex("another").Do(ctx, func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func TestACancelledNestedCallReturnsTheCause(t *testing.T) {
 func TestANestedCallIsCountedAndTraced(t *testing.T) {
 	t.Parallel()
 	var gaveUp []redimutex.Event
-	client := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithTrace(&redimutex.Trace{
+	client := newClient(t, redistest.Start(t).Pool(), redimutex.WithTrace(&redimutex.Trace{
 		GaveUp: func(e redimutex.Event) { gaveUp = append(gaveUp, e) },
 	}))
 	m := client.Mutex("k")
@@ -129,7 +129,7 @@ func TestANestedCallIsCountedAndTraced(t *testing.T) {
 func TestReentrancyIsAnOptionOfTheMutexThatIsCalled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()})
+	client := newClient(t, s.Pool())
 	plain, reentrant := client.Mutex("k"), client.Mutex("k", redimutex.WithReentrancy())
 	require.NoError(t, plain.Do(t.Context(), func(ctx context.Context) error {
 		token := s.Get("k")

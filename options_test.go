@@ -79,7 +79,7 @@ func (f poolFunc) Get() redis.Conn { return f() }
 
 func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, []redimutex.Pool{&redis.Pool{}}, redimutex.WithNodeTimeout(time.Second))
+	client := newClient(t, &redis.Pool{}, redimutex.WithNodeTimeout(time.Second))
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("") }), "empty")
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Millisecond)) }), "WithTTL(1ms)")
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithTTL(time.Second)) }), "WithNodeTimeout(1s)")
@@ -88,7 +88,7 @@ func TestNonsenseOfAMutexPanicsToo(t *testing.T) {
 func TestAReuseThatFencingTurnsOffContradictsNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Second))
+	client := newClient(t, s.Pool(), redimutex.WithLeaseReuse(time.Second))
 	m := client.Mutex("k", redimutex.WithFencing(), redimutex.WithMinHold(time.Minute))
 	m.Lock()
 	m.Unlock()
@@ -110,7 +110,7 @@ func TestAQueueOverSeveralServersPanics(t *testing.T) {
 	t.Parallel()
 	pools := []redimutex.Pool{&redis.Pool{}, &redis.Pool{}, &redis.Pool{}}
 	assert.ErrorContains(t, panicOf(func() { redimutex.NewClient(pools, redimutex.WithQueue()) }), "waiters poll")
-	client := newClient(t, pools)
+	client := newClientOver(t, pools)
 	assert.ErrorContains(t, panicOf(func() { client.Mutex("k", redimutex.WithQueue()) }), "WithPollInterval")
 }
 
@@ -188,7 +188,7 @@ func TestAWaiterOfAnRWMutexTriesOnceASecondAtLeast(t *testing.T) {
 			redimutex.WithPollInterval(time.Minute), redimutex.WithBackoff(redimutex.Linear(time.Hour)),
 		} {
 			var at []time.Duration
-			m := newClient(t, []redimutex.Pool{pool}, slow, tries(&at), redimutex.WithMaxAttempts(3)).RWMutex("k")
+			m := newClient(t, pool, slow, tries(&at), redimutex.WithMaxAttempts(3)).RWMutex("k")
 			assert.ErrorIs(t, m.LockContext(t.Context(), 0), redimutex.ErrLocked)
 			assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, at)
 			assert.ErrorIs(t, m.RLockContext(t.Context(), 0), redimutex.ErrLocked)
@@ -251,7 +251,7 @@ func TestTenTriesWithGrowingDelaysGiveUpAfterFourAndAHalfSeconds(t *testing.T) {
 func TestMaxAttemptsCountsForLocalWaitersToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMaxAttempts(10), redimutex.WithBackoff(redimutex.Linear(100*time.Millisecond)))
+		client := newClient(t, pool, redimutex.WithMaxAttempts(10), redimutex.WithBackoff(redimutex.Linear(100*time.Millisecond)))
 		m := client.Mutex("k")
 		m.Lock()
 		began := time.Now()
@@ -287,7 +287,7 @@ func TestTheNumberThatABackoffGetsIsThatOfTheTries(t *testing.T) {
 			numbers = nil
 			return all
 		}
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithMaxAttempts(100))
+		client := newClient(t, pool, redimutex.WithMaxAttempts(100))
 		first, second := client.Mutex("k"), client.Mutex("k", backoff)
 		first.Lock()
 		locked := make(chan error)
@@ -311,7 +311,7 @@ func TestTheNumberThatABackoffGetsIsThatOfTheTries(t *testing.T) {
 func TestOptionsOfAMutexComeOnTopOfTheClients(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithOwner("client"))
+	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithOwner("client"))
 	m := client.Mutex("a", redimutex.WithTTL(time.Hour))
 	m.Lock()
 	assert.Greater(t, s.PTTL("a"), 59*time.Minute)
@@ -369,7 +369,7 @@ func TestServersThatFailAreLoggedOnceASecondForEachKey(t *testing.T) {
 				cut := redistest.NewBetween(pool)
 				cut.Set(redistest.Cut)
 				log := newCounter()
-				client := newClient(t, []redimutex.Pool{cut}, redimutex.WithLogger(slog.New(log)))
+				client := newClient(t, cut, redimutex.WithLogger(slog.New(log)))
 				wait(t, client.Mutex("k"))
 				assert.LessOrEqual(t, log.records.Load(), int64(11))
 				assert.GreaterOrEqual(t, log.records.Load(), int64(5))
@@ -400,7 +400,7 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 	s := redistest.Start(t)
 	log := newCounter()
 	pool := redistest.NewBetween(s.Pool())
-	client := newClient(t, []redimutex.Pool{pool}, redimutex.WithLogger(slog.New(log)))
+	client := newClient(t, pool, redimutex.WithLogger(slog.New(log)))
 	m := client.Mutex("k")
 
 	m.Lock()

@@ -36,7 +36,7 @@ func TestLockedErrorNamesTheHolderOfTheSameClientAndNotTheAsker(t *testing.T) {
 			if name == "several servers" {
 				pools = append(pools, redistest.Start(t).Pool(), redistest.Start(t).Pool())
 			}
-			client := newClient(t, pools, append(opts, redimutex.WithTTL(time.Minute))...)
+			client := newClientOver(t, pools, append(opts, redimutex.WithTTL(time.Minute))...)
 			alice, bob := client.Mutex("k", redimutex.WithOwner("alice")), client.Mutex("k", redimutex.WithOwner("bob"))
 			unnamed := client.Mutex("k")
 			for range 3 { // later holds may reuse the same lease
@@ -58,7 +58,7 @@ func TestLockedErrorNamesTheHolderOfTheSameClientAndNotTheAsker(t *testing.T) {
 func TestLockedErrorNamesAHolderElsewhereToWhoWaitsInLine(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	mine := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	mine := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute))
 	before := mine.Mutex("k", redimutex.WithOwner("before"))
 	before.Lock()
 	before.Unlock() // its label must not be remembered
@@ -89,7 +89,7 @@ func TestLockedErrorNamesNoReadersMark(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			opts := append(opts, redimutex.WithTTL(time.Minute), redimutex.WithOwner("reader"))
-			mine, other := newClient(t, []redimutex.Pool{s.Pool()}, opts...), newClient(t, []redimutex.Pool{s.Pool()}, opts...)
+			mine, other := newClient(t, s.Pool(), opts...), newClient(t, s.Pool(), opts...)
 			for range 2 {
 				l, err := mine.RWMutex("k").RAcquire(t.Context())
 				require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestLockedErrorOfASharedKindIsWhatTheServersSay(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithOwner("mine")}
-	mine, other := newClient(t, []redimutex.Pool{s.Pool()}, opts...), newClient(t, []redimutex.Pool{s.Pool()})
+	mine, other := newClient(t, s.Pool(), opts...), newClient(t, s.Pool())
 	rw := mine.RWMutex("readers")
 	l, err := rw.RAcquire(t.Context())
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 func reentrant(t testing.TB, s *redistest.Server, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	return newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithReentrancy())...)
+	return newClient(t, s.Pool(), append(opts, redimutex.WithReentrancy())...)
 }
 
 func TestNestedDoRunsInsideTheSameHold(t *testing.T) {
@@ -194,7 +194,7 @@ func TestContextOfAHoldThatIsOverLocksNothing(t *testing.T) {
 func TestNothingRunsInsideAPermitOfTheSameKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, patient)
+	c := newClient(t, s.Pool(), patient)
 	sem, m := c.Semaphore("k", 2), c.Mutex("k", redimutex.WithReentrancy())
 	rw, all := c.RWMutex("k", redimutex.WithReentrancy()), c.MutexAll([]string{"k"}, redimutex.WithReentrancy())
 	ran := func(context.Context) error { return assert.AnError }

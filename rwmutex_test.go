@@ -39,7 +39,7 @@ func reader(m *redimutex.RWMutex) side {
 func newRWMutex(t testing.TB, s *redistest.Server, opts ...redimutex.Option) *redimutex.RWMutex {
 	t.Helper()
 	opts = append([]redimutex.Option{redimutex.WithPollInterval(5 * time.Millisecond)}, opts...)
-	return newClient(t, []redimutex.Pool{s.Pool()}, opts...).RWMutex("k")
+	return newClient(t, s.Pool(), opts...).RWMutex("k")
 }
 
 // withTTLs fails the test if a key has no TTL.
@@ -77,7 +77,7 @@ func TestTriesOfOneProcessAtOnceLetAllReadersIn(t *testing.T) {
 	s := redistest.Start(t)
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}, {redimutex.WithLeaseReuse(time.Millisecond)}} {
 		opts = append(opts, redimutex.WithTTL(time.Minute))
-		m := newClient(t, []redimutex.Pool{s.Far(10 * time.Millisecond).Pool()}, opts...).RWMutex("k")
+		m := newClient(t, s.Far(10*time.Millisecond).Pool(), opts...).RWMutex("k")
 		assert.Equal(t, 10, tryTogether(t, 10, func() error { return m.TryRLockContext(t.Context()) }))
 		for m.RUnlockContext(t.Context()) == nil {
 			// Each of them has a hold of its own.
@@ -163,7 +163,7 @@ func TestAnRWMutexWithoutOneServerPanicsInWords(t *testing.T) {
 	t.Parallel()
 	servers := locktest.Start(t, 1)
 	p := servers[0].Pool()
-	c := newClient(t, []redimutex.Pool{p, servers[0].Pool(), servers[0].Pool()})
+	c := newClientOver(t, []redimutex.Pool{p, servers[0].Pool(), servers[0].Pool()})
 	assert.ErrorContains(t, panicOf(func() { c.RWMutex("k") }), "majority")
 	assert.ErrorContains(t, panicOf(func() { redimutex.NewRWMutex(p, "") }), "empty")
 	assert.ErrorContains(t, panicOf(func() { redimutex.NewRWMutex(p, "redimutex:x") }), "reserved")
@@ -491,7 +491,7 @@ func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 		return redis.Dial("tcp", s.Addr())
 	}}
 	defer pool.Close()
-	m := newClient(t, []redimutex.Pool{pool}, redimutex.WithQueue(), patient, redimutex.WithLogger(slog.New(slog.DiscardHandler))).RWMutex("k")
+	m := newClient(t, pool, redimutex.WithQueue(), patient, redimutex.WithLogger(slog.New(slog.DiscardHandler))).RWMutex("k")
 	entered := make(chan error, 1)
 	go func() { entered <- m.RLockContext(context.Background(), time.Minute) }()
 	queued := func() int64 { return s.Do("ZCARD", "redimutex:queue:{k}").(int64) }

@@ -20,7 +20,7 @@ import (
 // newSemaphore returns a Semaphore with a Client of its own, as in another process.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
-	return newClient(t, []redimutex.Pool{s.Pool()}, opts...).Semaphore("s", permits)
+	return newClient(t, s.Pool(), opts...).Semaphore("s", permits)
 }
 
 func inUse(t testing.TB, s *redimutex.Semaphore) int {
@@ -85,7 +85,7 @@ func tryTogether(t testing.TB, goroutines int, try func() error) int {
 func TestTriesOfOneProcessAtOnceGetAllPermitsThatAreFree(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	far := newClient(t, []redimutex.Pool{s.Far(10 * time.Millisecond).Pool()}, redimutex.WithTTL(time.Minute))
+	far := newClient(t, s.Far(10*time.Millisecond).Pool(), redimutex.WithTTL(time.Minute))
 	for _, permits := range []int{20, 5} {
 		sem := far.Semaphore(fmt.Sprint("s", permits), permits)
 		in := tryTogether(t, 10, func() error {
@@ -138,8 +138,8 @@ func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), patient, redimutex.WithPollInterval(time.Hour)}
-			elsewhere, _, _ := kind(newClient(t, []redimutex.Pool{s.Pool()}, opts...))
-			c := newClient(t, []redimutex.Pool{s.Pool()}, opts...)
+			elsewhere, _, _ := kind(newClient(t, s.Pool(), opts...))
+			c := newClient(t, s.Pool(), opts...)
 			_, wait, try := kind(c)
 			l, err := elsewhere(t.Context())
 			require.NoError(t, err)
@@ -175,8 +175,8 @@ func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 func TestWhatATryWasToldIsNotTheReasonOfALaterOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	mine := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
-	other := newClient(t, []redimutex.Pool{s.Pool()}).Semaphore("k", 2)
+	mine := newClient(t, s.Pool()).Semaphore("k", 2)
+	other := newClient(t, s.Pool()).Semaphore("k", 2)
 	l, err := mine.Acquire(t.Context())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Release(t.Context())) }()
@@ -353,7 +353,7 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "has other words for what a script is refused")
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(2*time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithNodeTimeout(2*time.Second))
 	sem := c.Semaphore("s", 2)
 	s.Do("SET", "s", "a mutex", "PX", "60000")
 	_, err := sem.InUse(t.Context())
@@ -391,7 +391,7 @@ func TestInUseTellsWhyItCannot(t *testing.T) {
 func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
 		sem, m := c.Semaphore("k", 2, opts...), c.Mutex("k", opts...)
 		l, err := sem.Acquire(t.Context())
@@ -414,7 +414,7 @@ func TestAKeyIsOfOneKindAndTheOtherIsToldSoAtOnce(t *testing.T) {
 func TestASortedSetThatIsNoSemaphoreLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	s.Do("ZADD", "board", 5, "alice", 7, "bob")
 	for _, opts := range [][]redimutex.Option{nil, {redimutex.WithQueue()}} {
 		sem := c.Semaphore("board", 9, opts...)
@@ -436,7 +436,7 @@ func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	pool := s.Pool()
-	c := newClient(t, []redimutex.Pool{pool})
+	c := newClient(t, pool)
 	for words, f := range map[string]func(){
 		"WithFencing: not with a Semaphore":         func() { c.Semaphore("s", 1, redimutex.WithFencing()) },
 		"WithLeaseReuse(1ms): not with a Semaphore": func() { c.Semaphore("s", 1, redimutex.WithLeaseReuse(time.Millisecond)) },
@@ -459,7 +459,7 @@ func TestASemaphoreRefusesWhatItCannotKeep(t *testing.T) {
 
 func TestInUseWithATimeThatIsOverAsksNoServer(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	c := newClient(t, redistest.Start(t).Pool())
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	_, err := c.Semaphore("k", 2).InUse(ctx)

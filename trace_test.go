@@ -50,7 +50,7 @@ func (d *diary) take() ([]string, []redimutex.Event) {
 func TestObserversAreToldOfAllLocksOfAClientUntilTheyStop(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	a, b := c.Mutex("a"), c.Mutex("b")
 	a.Lock() // before there is an observer
 	var first, second diary
@@ -81,7 +81,7 @@ func TestPoolsOfAClientAreThoseItWasMadeWith(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	pools := []redimutex.Pool{s.Pool(), s.Pool(), s.Pool()}
-	c := newClient(t, pools)
+	c := newClientOver(t, pools)
 	c.Pools()[0] = nil // changes nothing
 	assert.Equal(t, pools, c.Pools())
 }
@@ -89,7 +89,7 @@ func TestPoolsOfAClientAreThoseItWasMadeWith(t *testing.T) {
 func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	var d diary
 	c.Observe(d.trace())
 	m, other := c.Mutex("k"), c.Mutex("k")
@@ -126,7 +126,7 @@ func TestEveryCallThatWantsTheLockIsToldToTheEnd(t *testing.T) {
 func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
 	var d diary
 	c.Observe(d.trace())
 	m := c.Mutex("k")
@@ -149,7 +149,7 @@ func TestALossIsToldOfTheHoldThatHasIt(t *testing.T) {
 func TestLocksShowsWhatIsHeldAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("me"), redimutex.WithTTL(time.Minute))
+	c := newClient(t, s.Pool(), redimutex.WithOwner("me"), redimutex.WithTTL(time.Minute))
 	assert.Empty(t, c.Locks())
 	held, wanted := c.Mutex("held", redimutex.WithFencing()), c.Mutex("wanted")
 	held.Lock()
@@ -189,7 +189,7 @@ func TestALostLockIsNotSaidToBeWaitedForByItsHolder(t *testing.T) {
 				servers = append(servers, redistest.Start(t))
 				pools = append(pools, servers[len(servers)-1].Pool())
 			}
-			c := newClient(t, pools, redimutex.WithTTL(time.Second))
+			c := newClientOver(t, pools, redimutex.WithTTL(time.Second))
 			m := c.Mutex("k")
 			m.Lock()
 			for _, s := range servers {
@@ -216,7 +216,7 @@ func TestALostLockIsNotSaidToBeWaitedForByItsHolder(t *testing.T) {
 func TestLocksShowsWhatIsKeptForTheNextHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
 	m := c.Mutex("k")
 	m.Lock()
 	require.Len(t, c.Locks(), 1)
@@ -296,7 +296,7 @@ func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
 	seen := make(map[string][]redimutex.Event)
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(3*time.Second))
+		c := newClient(t, pool, redimutex.WithTTL(3*time.Second))
 		var d diary
 		c.Observe(d.trace())
 		a, b := c.Mutex("k"), c.Mutex("k")
@@ -354,7 +354,7 @@ func TestAnEventHasTheFieldsThatItsTableSays(t *testing.T) {
 func TestAnEventNamesTheKindOfItsLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()})
+	c := newClient(t, s.Pool())
 	var d diary
 	c.Observe(d.trace())
 	nothing := func(context.Context) error { return nil }

@@ -18,7 +18,7 @@ import (
 // value.
 func fetcher(t *testing.T, pool redimutex.Pool) func(key string) (loaded bool) {
 	t.Helper()
-	cache := cacheaside.New(locktest.Client(t, []redimutex.Pool{pool}), cacheaside.NewRedisStore(pool, time.Hour))
+	cache := cacheaside.New(locktest.Client(t, pool), cacheaside.NewRedisStore(pool, time.Hour))
 	return func(key string) (loaded bool) {
 		t.Helper()
 		v, err := cacheaside.Fetch(patience(t), cache, key, func(context.Context) (string, error) {

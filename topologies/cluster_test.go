@@ -91,8 +91,8 @@ func TestTheRestartGuardPanicsForACluster(t *testing.T) {
 func TestClusterExcludesOverAllItsNodes(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	a := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
-	b := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithNodeTimeout(4*time.Second))
+	a := locktest.Client(t, pool(), redimutex.WithNodeTimeout(4*time.Second))
+	b := locktest.Client(t, pool(), redimutex.WithNodeTimeout(4*time.Second))
 	for i := range 100 {
 		key := fmt.Sprint("k", i)
 		first, second := a.Mutex(key), b.Mutex(key)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
 	"github.com/redimutex/redimutex/internal/locktest"
 )
@@ -16,7 +15,7 @@ import (
 func TestClusterElectsAndEveryObserverSeesIt(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	candidate, observer := locktest.Client(t, []redimutex.Pool{pool()}), locktest.Client(t, []redimutex.Pool{pool()})
+	candidate, observer := locktest.Client(t, pool()), locktest.Client(t, pool())
 	seen := errors.New("seen")
 	for _, key := range oddKeys {
 		err := election.New(candidate, key, "a").Run(patience(t), func(ctx context.Context) error {

@@ -68,7 +68,7 @@ func lostWhileANodeHangs(t *testing.T) (lost, of int) {
 		ttl    = 6 * time.Second
 	)
 	c, pool := startCluster(t)
-	client := locktest.Client(t, []redimutex.Pool{pool()}, redimutex.WithTTL(ttl))
+	client := locktest.Client(t, pool(), redimutex.WithTTL(ttl))
 	var others []*redimutex.Mutex
 	for i := range leases {
 		m := client.Mutex(fmt.Sprint("key ", i))

@@ -39,7 +39,7 @@ func TestClusterCountsThePermitsInUseWhereverTheirSlotIs(t *testing.T) {
 	const key = "permits"
 	semaphore := func() *redimutex.Semaphore {
 		opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
-		return locktest.Client(t, []redimutex.Pool{pool()}, opts...).Semaphore(key, 3)
+		return locktest.Client(t, pool(), opts...).Semaphore(key, 3)
 	}
 	holder := semaphore()
 	for want := range 3 {

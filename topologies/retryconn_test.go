@@ -31,7 +31,7 @@ func (p retrying) Get() redis.Conn {
 func TestClusterLeasesAreRenewedOverRetryConns(t *testing.T) {
 	t.Parallel()
 	_, pool := startCluster(t)
-	client := locktest.Client(t, []redimutex.Pool{retrying{pool()}}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
+	client := locktest.Client(t, retrying{pool()}, redimutex.WithTTL(3*time.Second), redimutex.WithNodeTimeout(time.Second))
 	var mutexes []*redimutex.Mutex
 	for _, key := range []string{"a", "b", "c", "d"} {
 		m := client.Mutex(key)
@@ -62,7 +62,7 @@ func TestClusterHandsOffToOneWaiterOverRetryConns(t *testing.T) {
 	t.Parallel()
 	nodes, pool := startCluster(t)
 	process := func(p redimutex.Pool) *redimutex.Client {
-		return locktest.Client(t, []redimutex.Pool{p}, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
+		return locktest.Client(t, p, redimutex.WithQueue(), redimutex.WithNodeTimeout(time.Second))
 	}
 	holders := []*redimutex.Client{process(retryingCluster{pool()}), process(retrying{pool()})} // the second one can't know of the cluster
 	waiters := []*redimutex.Client{process(retryingCluster{pool()}), process(dialer{retrying{pool()}})}

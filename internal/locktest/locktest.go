@@ -15,9 +15,15 @@ import (
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
-// Client returns a Client that is closed at the end of the test. Its default TTL is a minute. With that of the library, the node
-// timeout would be half a second, which a busy machine may miss.
-func Client(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+// Client returns a Client of one server, as ClientOver does of several.
+func Client(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
+	t.Helper()
+	return ClientOver(t, []redimutex.Pool{pool}, opts...)
+}
+
+// ClientOver returns a Client of several servers. It is closed at the end of the test. Its default TTL is a minute: with that
+// of the library, the node timeout would be half a second, which a busy machine may miss.
+func ClientOver(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	c := redimutex.NewClient(pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -27,7 +33,7 @@ func Client(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *red
 // Mutex returns a Mutex of a Client of its own, as another process would have it.
 func Mutex(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
-	return Client(t, []redimutex.Pool{pool}, opts...).Mutex(key)
+	return Client(t, pool, opts...).Mutex(key)
 }
 
 // Ended reports whether a channel is closed.
@@ -104,7 +110,7 @@ func (s Servers) Pools() (pools []*redis.Pool, asPools []redimutex.Pool) {
 func (s Servers) Client(t testing.TB, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
 	_, pools := s.Pools()
-	return Client(t, pools, opts...)
+	return ClientOver(t, pools, opts...)
 }
 
 // NoOrphans requires that the server has no key, now that no process holds a lock. It waits, because what a try of unknown

@@ -19,7 +19,7 @@ import (
 func TestMetricsAgreeWithStats(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
 	d := newDesk(t)
 	d.watch(t, client, redimutexotel.WithServerNames("main"))
 
@@ -68,7 +68,7 @@ func TestMetricsAgreeWithStats(t *testing.T) {
 func TestAThousandKeysMakeNoMoreMetrics(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithNodeTimeout(4*time.Second))
+	client := locktest.Client(t, s.Pool(), redimutex.WithNodeTimeout(4*time.Second))
 	d := newDesk(t)
 	d.watch(t, client)
 	use := func(from, to int) (series int) {
@@ -86,7 +86,7 @@ func TestAThousandKeysMakeNoMoreMetrics(t *testing.T) {
 func TestKeysAreAnAttributeOfMetricsAsFarAsTheUserWants(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	d := newDesk(t)
 	d.watch(t, client, redimutexotel.WithKeyAttribute(func(key string) string {
 		kind, _, _ := strings.Cut(key, ":")
@@ -108,7 +108,7 @@ func TestKeysAreAnAttributeOfMetricsAsFarAsTheUserWants(t *testing.T) {
 func TestCloseStopsTelling(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	d := newDesk(t)
 	l := d.watch(t, client)
 	m := client.Mutex("k")
@@ -127,7 +127,7 @@ func TestCloseStopsTelling(t *testing.T) {
 
 func TestNonsenseIsAnError(t *testing.T) {
 	t.Parallel()
-	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	client := locktest.Client(t, redistest.Start(t).Pool())
 	for want, opt := range map[string]redimutexotel.Option{
 		"an Option is nil":            nil,
 		"got 2 names, and the Client": redimutexotel.WithServerNames("a", "b"),

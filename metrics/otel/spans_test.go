@@ -22,7 +22,7 @@ import (
 func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing(),
+	client := locktest.Client(t, s.Pool(), redimutex.WithOwner("host 1"), redimutex.WithFencing(),
 		redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
 	d := newDesk(t)
 	d.watch(t, client)
@@ -69,7 +69,7 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 func TestALockWithoutAContextMakesLinkedTraces(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -86,7 +86,7 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	cut := redistest.NewBetween(s.Pool())
-	client := locktest.Client(t, []redimutex.Pool{cut}, redimutex.WithTTL(time.Minute))
+	client := locktest.Client(t, cut, redimutex.WithTTL(time.Minute))
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -116,7 +116,7 @@ func TestALossEndsTheSpanOfTheHoldWithAnError(t *testing.T) {
 func TestAHoldThatNobodyReleasesHasASpanWhenItIsLost(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal())
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal())
 	d := newDesk(t)
 	d.watch(t, client)
 	client.Mutex("k").Lock()
@@ -132,7 +132,7 @@ func TestALossThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
 	lost := make(chan struct{})
 	// The Trace of the Mutex is called before that of the desk. So late delays what the desk hears.
 	late := &redimutex.Trace{Acquired: func(redimutex.Event) { <-lost }}
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal(),
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(50*time.Millisecond), redimutex.WithoutRenewal(),
 		redimutex.WithTrace(late))
 	d := newDesk(t)
 	d.watch(t, client)
@@ -151,7 +151,7 @@ func TestAnUnlockThatIsToldBeforeTheLockEndsTheSpanAsWell(t *testing.T) {
 		close(locked)
 		<-unlocked
 	}}
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithTrace(late))
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithTrace(late))
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -169,7 +169,7 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	cut := redistest.NewBetween(s.Pool())
-	client := locktest.Client(t, []redimutex.Pool{cut})
+	client := locktest.Client(t, cut)
 	d := newDesk(t)
 	d.watch(t, client)
 	m := client.Mutex("k")
@@ -196,7 +196,7 @@ func TestOnlyWhatWasNotTheCallersDoingIsAnErrorOfTheWait(t *testing.T) {
 func TestSpansCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	d := newDesk(t)
 	l, err := redimutexotel.New(client, redimutexotel.WithMeterProvider(d.meters), redimutexotel.WithTracerProvider(noop.NewTracerProvider()))
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestSpansCanBeTurnedOff(t *testing.T) {
 func TestWhatIsNotSampledIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	d := newDesk(t, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
 	d.watch(t, client)
 	unsampled := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})

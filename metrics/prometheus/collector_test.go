@@ -58,7 +58,7 @@ func agree(t *testing.T, p page, s redimutex.Stats) {
 func TestAScrapeAgreesWithStatsWhateverHappensToTheLocks(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithPollInterval(time.Millisecond))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	agree(t, scrape(t, registry), client.Stats())
@@ -147,7 +147,7 @@ func TestErrorsAreShownByServer(t *testing.T) {
 func TestTheAgeOfAHoldIsShownWhileItLasts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(20*time.Second))
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithLeaseReuse(20*time.Second))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	const oldest = "redimutex_oldest_hold_seconds"
@@ -167,7 +167,7 @@ func TestTheAgeOfAHoldIsShownWhileItLasts(t *testing.T) {
 func TestNamesAndHelpFollowTheConventions(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
 	m := client.Mutex("k")
@@ -184,7 +184,7 @@ func TestNamesAndHelpFollowTheConventions(t *testing.T) {
 func TestCloseStopsObserving(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	registry := prometheus.NewPedanticRegistry()
 	c := collect(t, registry, client)
 	m := client.Mutex("k")

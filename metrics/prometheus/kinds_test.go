@@ -16,7 +16,7 @@ import (
 
 func TestEachHoldOfEveryKindCounts(t *testing.T) {
 	t.Parallel()
-	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()}, redimutex.WithTTL(time.Minute))
+	client := locktest.Client(t, redistest.Start(t).Pool(), redimutex.WithTTL(time.Minute))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client, redimutexprom.WithKeyLabel(func(key string) string { return key }))
 	var held []*redimutex.Lease

@@ -19,7 +19,7 @@ import (
 func TestAThousandKeysMakeNoMoreSeries(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithOwner("host 1"), redimutex.WithFencing(),
+	client := locktest.Client(t, s.Pool(), redimutex.WithOwner("host 1"), redimutex.WithFencing(),
 		redimutex.WithNodeTimeout(4*time.Second))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client)
@@ -46,7 +46,7 @@ func TestAThousandKeysMakeNoMoreSeries(t *testing.T) {
 func TestKeysAreALabelAsFarAsTheUserWants(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute))
+	client := locktest.Client(t, s.Pool(), redimutex.WithTTL(time.Minute))
 	registry := prometheus.NewPedanticRegistry()
 	collect(t, registry, client, redimutexprom.WithKeyLabel(func(key string) string {
 		kind, _, _ := strings.Cut(key, ":")
@@ -79,7 +79,7 @@ func TestClientsWithLabelsOfTheirOwnShareARegistry(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	registry := prometheus.NewPedanticRegistry()
-	orders, users := locktest.Client(t, []redimutex.Pool{s.Pool()}), locktest.Client(t, []redimutex.Pool{s.Pool()})
+	orders, users := locktest.Client(t, s.Pool()), locktest.Client(t, s.Pool())
 	collect(t, registry, orders, redimutexprom.WithLabels(prometheus.Labels{"client": "orders"}))
 	collect(t, registry, users, redimutexprom.WithLabels(prometheus.Labels{"client": "users"}))
 	m := orders.Mutex("k")
@@ -98,7 +98,7 @@ func TestClientsWithLabelsOfTheirOwnShareARegistry(t *testing.T) {
 func TestBucketsAreClassicUnlessNativeOnesAreAskedFor(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := locktest.Client(t, []redimutex.Pool{s.Pool()})
+	client := locktest.Client(t, s.Pool())
 	classic, native := prometheus.NewPedanticRegistry(), prometheus.NewPedanticRegistry()
 	collect(t, classic, client, redimutexprom.WithBuckets([]float64{.5, 60}, nil))
 	collect(t, native, client, redimutexprom.WithNativeHistograms())
@@ -125,7 +125,7 @@ func TestBucketsAreClassicUnlessNativeOnesAreAskedFor(t *testing.T) {
 
 func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 	t.Parallel()
-	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	client := locktest.Client(t, redistest.Start(t).Pool())
 	for want, f := range map[string]func(){
 		"needs a Client":             func() { redimutexprom.New(nil) },
 		"an Option is nil":           func() { redimutexprom.New(client, nil) },

@@ -19,7 +19,7 @@ import (
 
 func TestAMinimumHoldHasToBeGiven(t *testing.T) {
 	t.Parallel()
-	c := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	c := locktest.Client(t, redistest.Start(t).Pool())
 	assert.PanicsWithValue(t, "redimutexgocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
 		func() { redimutexgocron.NewLocker(c, "p:", 0) })
 	assert.Panics(t, func() { redimutexgocron.NewLocker(c, "redimutex:", time.Second) })
@@ -30,7 +30,7 @@ func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {
 	s := redistest.Start(t)
 	const hold = 2 * time.Second
 	patient := redimutex.WithNodeTimeout(hold / 2)
-	one, other := locktest.Client(t, []redimutex.Pool{s.Pool()}), locktest.Client(t, []redimutex.Pool{s.Pool()})
+	one, other := locktest.Client(t, s.Pool()), locktest.Client(t, s.Pool())
 	l, err := redimutexgocron.NewLocker(one, "p:", hold, patient).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	redistest.Wait(t, "the lock is renewed", func() bool { return one.Stats().Renewed > 3 })
@@ -49,10 +49,10 @@ func TestALockStaysForItsMinimumHoldAndNoLonger(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	const hold = time.Minute
-	l, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{s.Pool()}), "p:", hold).Lock(t.Context(), "job")
+	l, err := redimutexgocron.NewLocker(locktest.Client(t, s.Pool()), "p:", hold).Lock(t.Context(), "job")
 	require.NoError(t, err)
 	require.NoError(t, l.Unlock(t.Context()))
-	_, err = redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{s.Pool()}), "p:", hold).Lock(t.Context(), "job")
+	_, err = redimutexgocron.NewLocker(locktest.Client(t, s.Pool()), "p:", hold).Lock(t.Context(), "job")
 	require.ErrorIs(t, err, redimutex.ErrLocked)
 	ms, _ := s.Do("PTTL", "p:job").(int64)
 	assert.LessOrEqual(t, ms, hold.Milliseconds())
@@ -89,7 +89,7 @@ func TestOnlyTheLeaderRunsJobsAndAsksNoServerForThem(t *testing.T) {
 		runs     atomic.Int64
 	}
 	start := func(name string) *machine {
-		m := &machine{election: election.New(locktest.Client(t, []redimutex.Pool{s.Pool()}), "lead", name, redimutex.WithTTL(time.Minute))}
+		m := &machine{election: election.New(locktest.Client(t, s.Pool()), "lead", name, redimutex.WithTTL(time.Minute))}
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() {

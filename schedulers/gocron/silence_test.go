@@ -46,7 +46,7 @@ func TestJobsThatStopBecauseRedisIsAwayAreLoggedAndTold(t *testing.T) {
 	t.Parallel()
 	away := redistest.FreeAddr(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", away) }}
-	client := locktest.Client(t, []redimutex.Pool{pool})
+	client := locktest.Client(t, pool)
 	var log log
 	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(redimutexgocron.NewLocker(client, "p:", time.Minute, log.option())))
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestAJobThatIsDueWhileTheSchedulerShutsDownIsNotLogged(t *testing.T) {
 	var log log
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option()).Lock(ctx, "bill")
+	_, err := redimutexgocron.NewLocker(locktest.Client(t, server.Pool()), "p:", time.Minute, log.option()).Lock(ctx, "bill")
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Empty(t, log.String())
 }
@@ -76,8 +76,8 @@ func TestAMinimumHoldThatExceedsTheTimeBetweenTicksIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var log log
-	winner := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option())
-	loser := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option())
+	winner := redimutexgocron.NewLocker(locktest.Client(t, server.Pool()), "p:", time.Minute, log.option())
+	loser := redimutexgocron.NewLocker(locktest.Client(t, server.Pool()), "p:", time.Minute, log.option())
 	lock, err := winner.Lock(t.Context(), "bill")
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock(t.Context()))
@@ -98,7 +98,7 @@ func TestALockThatWasLostWhileTheJobRanIsLogged(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var log log
-	lock, err := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", time.Minute, log.option()).Lock(t.Context(), "bill")
+	lock, err := redimutexgocron.NewLocker(locktest.Client(t, server.Pool()), "p:", time.Minute, log.option()).Lock(t.Context(), "bill")
 	require.NoError(t, err)
 	server.Do("DEL", "p:bill")
 	require.ErrorIs(t, lock.Unlock(t.Context()), redimutex.ErrLost)
@@ -107,7 +107,7 @@ func TestALockThatWasLostWhileTheJobRanIsLogged(t *testing.T) {
 
 func TestAJobWhoseLockCannotHaveItsNameIsAnError(t *testing.T) {
 	t.Parallel()
-	client := locktest.Client(t, []redimutex.Pool{redistest.Start(t).Pool()})
+	client := locktest.Client(t, redistest.Start(t).Pool())
 	var log log
 	for name, prefix := range map[string]string{"redimutex:job": "", "mutex:job": "redi", "": ""} {
 		_, err := redimutexgocron.NewLocker(client, prefix, time.Minute, log.option()).Lock(t.Context(), name)
@@ -119,7 +119,7 @@ func TestAJobWhoseLockCannotHaveItsNameIsAnError(t *testing.T) {
 func TestAServerThatHangsKeepsAJobForThreeSecondsWhateverTheMinimumHold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locker := redimutexgocron.NewLocker(locktest.Client(t, []redimutex.Pool{server.Pool()}), "p:", 12*time.Hour)
+	locker := redimutexgocron.NewLocker(locktest.Client(t, server.Pool()), "p:", 12*time.Hour)
 	server.Pause()
 	late, began := redistest.MeasureLateness(), time.Now()
 	_, err := locker.Lock(t.Context(), "bill")

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -39,7 +38,7 @@ func TestARestartOfTheServerCostsNoLeaseAndFailsNoTry(t *testing.T) {
 				const ttl = 30 * time.Second // the restart may take that long; a renewal is due after a third of it
 				s := redistest.Real(t, persistent...)
 				pool := pools(t, s)[name]
-				client := locktest.Client(t, []redimutex.Pool{pool}, append(slices.Clip(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(9*time.Second),
+				client := newClient(t, pool, append(slices.Clip(opts), redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(9*time.Second),
 					redimutex.WithPollInterval(25*time.Second))...)
 				held, warm := client.Mutex("held "+how), client.Mutex("warm")
 				require.NoError(t, held.LockContext(t.Context(), 10*time.Second))
@@ -90,7 +89,7 @@ func TestAFirewallThatForgetsIdleConnectionsCostsNoLease(t *testing.T) {
 				case "multiplexed":
 					opts, all = append(opts, redimutex.WithMultiplexing(n)), 2*n
 				}
-				client := locktest.Client(t, []redimutex.Pool{pool}, opts...)
+				client := newClient(t, pool, opts...)
 				m, other := client.Mutex("k "+t.Name()), client.Mutex("other "+t.Name())
 				idle(t, pool, n)
 				redistest.Wait(t, "all connections are there", func() bool {
@@ -126,7 +125,7 @@ func TestIdleConnectionsThatHangInTheTestOfThePoolDoNotKeepLocksOut(t *testing.T
 		}
 		return nil
 	}
-	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(100*time.Millisecond))
+	client := newClient(t, pool, redimutex.WithNodeTimeout(100*time.Millisecond))
 	defer close(hang)
 	idle(t, pool, 40)
 	forgotten.Store(time.Now().UnixNano())
@@ -162,7 +161,7 @@ func TestATryWhoseDialIsRefusedGoesOverThePool(t *testing.T) {
 		}
 		return dial()
 	}
-	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(2*time.Second))
+	client := newClient(t, pool, redimutex.WithNodeTimeout(2*time.Second))
 	idle(t, pool, 8)
 	p.Hold()
 	require.ErrorIs(t, client.Mutex("k").TryLockContext(t.Context()), redimutex.ErrUnavailable)
@@ -176,7 +175,7 @@ func TestARestartFailsNoTryOverAPoolThatCannotDial(t *testing.T) {
 	t.Parallel()
 	s := redistest.Real(t, persistent...)
 	inner := pools(t, s)["plain"]
-	client := locktest.Client(t, []redimutex.Pool{struct{ redimutex.Pool }{inner}}, redimutex.WithNodeTimeout(2*time.Second))
+	client := newClient(t, struct{ redimutex.Pool }{inner}, redimutex.WithNodeTimeout(2*time.Second))
 	m := client.Mutex("k")
 	m.Lock()
 	idle(t, inner, 16)
@@ -288,7 +287,7 @@ func TestACallWhoseTimeWasShortCostsNoConnection(t *testing.T) {
 		return redis.Dial("tcp", s.Addr())
 	}}
 	t.Cleanup(func() { pool.Close() })
-	m := locktest.Mutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
+	m := newMutex(t, pool, "k", redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	require.NoError(t, m.UnlockContext(t.Context()))
 	idle(t, pool, 8)
@@ -330,7 +329,7 @@ func TestAnExtensionOutlivesAServerThatIsAwayForAMoment(t *testing.T) {
 		return leaving{c, &away}, err
 	}))
 	t.Cleanup(func() { pool.Close() })
-	m := locktest.Mutex(t, pool, "k", redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(16*time.Second))
+	m := newMutex(t, pool, "k", redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(16*time.Second))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	away.Store(true)
 	require.NoError(t, m.Lease().Extend(t.Context(), 20*time.Minute))

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -59,7 +58,7 @@ func TestHoldersThatHaveAllConnectionsOfThePoolKeepTheirLeases(t *testing.T) {
 				const n = 3
 				pool := pools(t, s)[name]
 				pool.MaxActive, pool.Wait = n, wait
-				client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(2*time.Second))
+				client := newClient(t, pool, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(2*time.Second))
 				var leases []*redimutex.Lease
 				for i := range n {
 					m := client.Mutex(fmt.Sprint(t.Name(), i))
@@ -95,7 +94,7 @@ func TestOperationsDialNoMoreBesideThePoolThanItMayHave(t *testing.T) {
 			s := redistest.Start(t)
 			pool := pools(t, s, redis.DialNetDial(g.dial))[name]
 			pool.MaxActive, pool.MaxIdle, pool.Wait = limit, limit, true
-			client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(300*time.Millisecond))
+			client := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(300*time.Millisecond))
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for i := range 20 * limit {
@@ -133,7 +132,7 @@ func TestManyExtensionsDialFewConnections(t *testing.T) {
 		var g gauge
 		pool := pools(t, s, redis.DialNetDial(g.dial))[name]
 		pool.MaxActive, pool.MaxIdle, pool.Wait = limit, limit, true
-		client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute))
+		client := newClient(t, pool, redimutex.WithTTL(time.Minute))
 		var all sync.WaitGroup
 		for i := range 300 {
 			m := client.Mutex(fmt.Sprint(name, i))
@@ -155,7 +154,7 @@ func TestATryOverSharedConnectionsSendsFewCommandsToAReplica(t *testing.T) {
 	var g gauge
 	_, replicas := redistest.Replicas(t, 1)
 	pool := pools(t, replicas[0], redis.DialNetDial(g.dial))["plain"]
-	m := locktest.Mutex(t, pool, "k",
+	m := newMutex(t, pool, "k",
 		redimutex.WithMultiplexing(2), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 	require.ErrorIs(t, m.TryLockContext(t.Context()), redimutex.ErrUnavailable)
 	assert.Less(t, g.writes.Load(), int64(20), "TIME and a script, over one connection and two in its place")

@@ -32,7 +32,7 @@ func TestFirstStartOfGuardedServersCostsOneTTL(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pools, _ := virtualPools(t, n)
 			opts := []redimutex.Option{redimutex.WithTTL(10 * time.Second), redimutex.WithRestartGuard()}
-			client := locktest.Client(t, pools, opts...)
+			client := locktest.ClientOver(t, pools, opts...)
 			m := client.Mutex("k")
 			began := time.Now()
 			require.NoError(t, m.LockContext(t.Context(), time.Minute))
@@ -43,7 +43,7 @@ func TestFirstStartOfGuardedServersCostsOneTTL(t *testing.T) {
 
 			began = time.Now()
 			for _, key := range []string{"k", "another"} {
-				require.NoError(t, locktest.Client(t, pools, opts...).Mutex(key).TryLockContext(t.Context()))
+				require.NoError(t, locktest.ClientOver(t, pools, opts...).Mutex(key).TryLockContext(t.Context()))
 			}
 			assert.Less(t, time.Since(began), time.Second, "from then on it costs nothing, whatever the key and the client")
 		})
@@ -73,7 +73,7 @@ func TestGuardSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
 	_, pools := all.Pools()
-	client := locktest.Client(t, pools, redimutex.WithRestartGuard(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	client := locktest.ClientOver(t, pools, redimutex.WithRestartGuard(), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
 	err := client.Mutex("k").TryLockContext(t.Context())
 	require.ErrorIs(t, err, redimutex.ErrUnavailable)
 	assert.NotErrorIs(t, err, redimutex.ErrLocked)
@@ -90,7 +90,7 @@ func TestMinorityWithoutDataKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pools, flush := virtualPools(t, 3)
-		m := locktest.Client(t, pools, redimutex.WithRestartGuard(), redimutex.WithTTL(2*time.Second)).Mutex("k")
+		m := locktest.ClientOver(t, pools, redimutex.WithRestartGuard(), redimutex.WithTTL(2*time.Second)).Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
 		m.Unlock()
 		flush[0]()

@@ -9,20 +9,16 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-var newMutex = locktest.Mutex
-
-// newClient returns a Client of one server. It is closed at the end of the test.
-func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
-	t.Helper()
-	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
-}
+var (
+	newClient = locktest.Client
+	newMutex  = locktest.Mutex
+)
 
 func never(t *testing.T) func(context.Context) error {
 	return func(context.Context) error {

@@ -41,7 +41,7 @@ func TestWaitersInTheQueueLeaveTheConnectionsOfAPoolToOperations(t *testing.T) {
 		inner.MaxActive, inner.Wait = 4, true
 		var group sync.WaitGroup
 		for range 6 { // each with a Client of its own, as in a process of its own
-			m := locktest.Client(t, []redimutex.Pool{wrap(inner)}, redimutex.WithQueue(), redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
+			m := newClient(t, wrap(inner), redimutex.WithQueue(), redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
 			group.Go(func() {
 				assert.NoError(t, m.LockContext(t.Context(), time.Minute))
 				time.Sleep(10 * time.Millisecond)
@@ -59,7 +59,7 @@ func TestAPoolThatIsClosedInsideAnotherEndsNoProcess(t *testing.T) {
 	for range 50 {
 		inner := s.Pool()
 		inner.MaxActive, inner.Wait = 1, true
-		client := locktest.Client(t, []redimutex.Pool{showing{inner}}, redimutex.WithNodeTimeout(5*time.Millisecond))
+		client := newClient(t, showing{inner}, redimutex.WithNodeTimeout(5*time.Millisecond))
 		require.NoError(t, client.Mutex("k").LockContext(t.Context(), 10*time.Second))
 		c := inner.Get()
 		var group sync.WaitGroup
@@ -108,7 +108,7 @@ func TestAPoolThatPanicsIsAnErrorOfTheCall(t *testing.T) {
 				continue
 			}
 			works.Store(false)
-			m := locktest.Client(t, []redimutex.Pool{pool}, how...).Mutex(name)
+			m := newClient(t, pool, how...).Mutex(name)
 			if name != "tested" || how == nil {
 				require.ErrorContains(t, m.TryLockContext(t.Context()), "panicked", name)
 			}
@@ -134,7 +134,7 @@ func TestAPoolKeepsNoConnectionThatHasPanicked(t *testing.T) {
 		}))
 	}}
 	t.Cleanup(func() { pool.Close() })
-	client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithNodeTimeout(5*time.Second))
+	client := newClient(t, pool, redimutex.WithNodeTimeout(5*time.Second))
 	m := client.Mutex("free")
 	require.NoError(t, m.LockContext(t.Context(), 10*time.Second))
 	require.NoError(t, m.UnlockContext(t.Context()))
@@ -209,10 +209,10 @@ func (m mute) Dial() (redis.Conn, error) {
 func TestAPoolThatDialsNothingLeavesWaitersToPoll(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	holder := locktest.Mutex(t, s.Pool(), "k", redimutex.WithQueue())
+	holder := newMutex(t, s.Pool(), "k", redimutex.WithQueue())
 	holder.Lock()
 	pool := mute{hiding{s.Pool()}, make(chan struct{}, 1)}
-	waiter := locktest.Mutex(t, pool, "k", redimutex.WithQueue())
+	waiter := newMutex(t, pool, "k", redimutex.WithQueue())
 	got := make(chan error, 1)
 	go func() { got <- waiter.LockContext(t.Context(), time.Minute) }()
 	<-pool.dialled
@@ -238,7 +238,7 @@ func TestLeasesAreRenewedOverConnectionsThatCannotSend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
-		client := locktest.Client(t, []redimutex.Pool{doOnlyPool{pool}}, redimutex.WithTTL(time.Second))
+		client := newClient(t, doOnlyPool{pool}, redimutex.WithTTL(time.Second))
 		mutexes := make([]*redimutex.Mutex, 5)
 		for i := range mutexes {
 			mutexes[i] = client.Mutex(string(rune('a' + i)))
@@ -275,9 +275,9 @@ func TestWhatAPoolCannotDoPanics(t *testing.T) {
 	for text, f := range map[string]func(){
 		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.New(pool, "k", redimutex.WithMultiplexing(0)) },
 		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
-		"not with WithReplicas, ":                   func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", replicas) },
-		"is an option of NewClient":                 func() { locktest.Client(t, []redimutex.Pool{pool}).Mutex("k", two) },
-		"is an option of NewClient, ":               func() { locktest.Client(t, []redimutex.Pool{pool}, two).Mutex("k", redimutex.WithMultiplexing(3)) },
+		"not with WithReplicas, ":                   func() { newClient(t, pool, two).Mutex("k", replicas) },
+		"is an option of NewClient":                 func() { newClient(t, pool).Mutex("k", two) },
+		"is an option of NewClient, ":               func() { newClient(t, pool, two).Mutex("k", redimutex.WithMultiplexing(3)) },
 		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
 		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
 		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
@@ -292,7 +292,7 @@ func TestMultiplexedLeasesAreRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		client := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithMultiplexing(1), redimutex.WithTTL(time.Second))
+		client := newClient(t, pool, redimutex.WithMultiplexing(1), redimutex.WithTTL(time.Second))
 		mutexes := make([]*redimutex.Mutex, 50)
 		for i := range mutexes {
 			mutexes[i] = client.Mutex(strconv.Itoa(i))

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -54,7 +53,7 @@ func TestADowngradeWithoutAnAnswerCountsAndMayBeRepeated(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		n := s.Proxy()
 		opts = append(opts, redimutex.WithNodeTimeout(500*time.Millisecond), redimutex.WithTTL(time.Minute))
-		a := locktest.Client(t, []redimutex.Pool{n.Pool()}, opts...).RWMutex("k")
+		a := newClient(t, n.Pool(), opts...).RWMutex("k")
 		b := process(t, s, opts)
 		for _, part := range []redistest.Part{redistest.Requests, redistest.Replies} {
 			l := start(t, a.Acquire).get(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -22,11 +21,6 @@ import (
 
 // long are options of leases that outlast any stall of a busy machine.
 var long = []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(20 * time.Second)}
-
-func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
-	t.Helper()
-	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
-}
 
 // behind makes one goroutine wait for a locked key and then give up, while acquire waits behind it. Then behind frees the key,
 // and returns how long acquire takes from then on.

@@ -22,6 +22,11 @@ const roleVariable = "REDIMUTEX_TEST_WORKER"
 
 func TestMain(m *testing.M) { redistest.Main(m, redistest.Role{Variable: roleVariable, Run: work}) }
 
+var (
+	newClient = locktest.Client
+	newMutex  = locktest.Mutex
+)
+
 func startWorker(t *testing.T, role string, s *redistest.Server, ttl time.Duration, queue bool) *redistest.Worker {
 	t.Helper()
 	return redistest.StartWorker(t, roleVariable, fmt.Sprintf("%s %s %s %t", role, s.Addr(), ttl, queue))
@@ -80,7 +85,7 @@ func process(t testing.TB, s *redistest.Server, opts []redimutex.Option, more ..
 	t.Helper()
 	all := append([]redimutex.Option{redimutex.WithTTL(5 * time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)
 	all = append(all, more...)
-	return locktest.Client(t, []redimutex.Pool{s.Pool()}, all...).RWMutex("k")
+	return newClient(t, s.Pool(), all...).RWMutex("k")
 }
 
 // A call is a Lock or RLock that may wait.

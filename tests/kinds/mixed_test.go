@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -85,7 +84,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 					ttl = time.Hour
 				}
 				opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(ttl)}
-				plain := locktest.Mutex(t, s.Pool(), "k", opts...)
+				plain := newMutex(t, s.Pool(), "k", opts...)
 				holder := start(t, plain.Acquire).get(t)
 				m, other := process(t, s, opts), process(t, s, opts)
 				waiter := start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[i](m, ctx) })
@@ -127,7 +126,7 @@ func TestAWaiterThatLeavesBeforeItQueuesLeavesNoMark(t *testing.T) {
 		}
 		return dial()
 	}
-	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
+	m := newClient(t, pool, opts...).RWMutex("k")
 	ctx, cancel := context.WithCancel(t.Context())
 	writer := startWith(t, ctx, m.Acquire)
 	shown(t, s, "writers", 1)
@@ -145,7 +144,7 @@ func TestAWriterThatAPlainMutexHandsTheLockToAndIsDowngradedAtOnceLeavesNoMark(t
 	const timeout = 40 * time.Second
 	s := redistest.Start(t)
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(timeout * 3 / 2)}
-	plain := locktest.Mutex(t, s.Pool(), "k", opts...)
+	plain := newMutex(t, s.Pool(), "k", opts...)
 	m, other := process(t, s, opts), process(t, s, opts)
 	queued := func(key string) {
 		redistest.Wait(t, "it to be in the queue", func() bool {
@@ -283,11 +282,11 @@ func plainThenWriter(t *testing.T, s *redistest.Server, extended bool) bool {
 		})
 		return c
 	}
-	plain := queue(locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex("k").Acquire)
+	plain := queue(newClient(t, s.Pool(), opts...).Mutex("k").Acquire)
 	first, second := queue(process(t, s, opts).Acquire), queue(process(t, s, opts).Acquire)
 	reader := queue(process(t, s, opts).RAcquire)
 	release(t, before)
-	caller := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex("k")
+	caller := newClient(t, s.Pool(), opts...).Mutex("k")
 	require.ErrorIs(t, caller.TryLockContext(t.Context()), redimutex.ErrLocked) // this calls the first waiter in the queue
 	redistest.Wait(t, "one to be let in", func() bool { return plain.over() || first.over() })
 	if first.over() {

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -267,7 +266,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
 			holder, queues := process(t, s, ways["queue"]), process(t, s, ways["queue"])
-			polls := locktest.Client(t, []redimutex.Pool{undiallable{s.Pool()}}, redimutex.WithQueue()).RWMutex("k")
+			polls := newClient(t, undiallable{s.Pool()}, redimutex.WithQueue()).RWMutex("k")
 			first, err := c.first(holder, t.Context())
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // otherwise they would wait for ever

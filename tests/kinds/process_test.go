@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -68,7 +67,7 @@ func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 		}
 		return command.Run()
 	})
-	m := locktest.Client(t, []redimutex.Pool{pool}, opts...).RWMutex("k")
+	m := newClient(t, pool, opts...).RWMutex("k")
 	first := start(t, process(t, s, opts).Acquire).get(t)
 	var all []*call
 	for range readers {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -33,7 +32,7 @@ func eachHold(t *testing.T, f func(t *testing.T, s *redistest.Server, l *redimut
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+			c := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 			l, err := way(c)(t.Context())
 			require.NoError(t, err)
 			f(t, s, l)
@@ -68,8 +67,8 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 			if queue {
 				opts = append(opts, redimutex.WithQueue())
 			}
-			may := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...)
-			maynot := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))}, opts...)
+			may := newClient(t, s.Pool(), opts...)
+			maynot := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")), opts...)
 
 			held, err := may.Mutex("held").Acquire(t.Context())
 			require.NoError(t, err)
@@ -103,8 +102,8 @@ func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 			s := redistest.Start(t)
 			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-"+command)
 			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
-			may := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...)
-			maynot := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))}, opts...)
+			may := newClient(t, s.Pool(), opts...)
+			maynot := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")), opts...)
 
 			_, err := maynot.RWMutex("k").RAcquire(t.Context())
 			assert.ErrorContains(t, err, "script")
@@ -125,7 +124,7 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 				s.SetUser("limited", append([]string{"reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
 			}
 			set()
-			c := locktest.Client(t, []redimutex.Pool{s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))},
+			c := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")),
 				redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
 			var leases []*redimutex.Lease
 			for _, way := range []func(context.Context) (*redimutex.Lease, error){

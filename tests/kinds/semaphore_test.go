@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -19,7 +18,7 @@ const key = "s"
 // newSemaphore returns a Semaphore with a Client of its own, as in another process.
 func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimutex.Option) *redimutex.Semaphore {
 	t.Helper()
-	return locktest.Client(t, []redimutex.Pool{s.Pool()}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Semaphore(key, permits)
+	return newClient(t, s.Pool(), append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Semaphore(key, permits)
 }
 
 // unhurried are options for tests of the order. A waiter whose look takes longer than the node timeout loses its place until
@@ -178,7 +177,7 @@ func TestAShorterExtensionTakesNoTimeFromAPermitOrAReader(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	semaphore := newSemaphore(t, s, 2)
-	readers := locktest.Client(t, []redimutex.Pool{s.Pool()}).RWMutex("readers")
+	readers := newClient(t, s.Pool()).RWMutex("readers")
 	for _, get := range []func(context.Context) (*redimutex.Lease, error){semaphore.Acquire, readers.RAcquire} {
 		l, err := get(t.Context())
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func TestAHoldHasEndedBeforeItsReleaseIsSent(t *testing.T) {
 		"HandOver": func(l *redimutex.Lease) error { _, err := l.HandOver(t.Context(), time.Minute); return err },
 	} {
 		b := redistest.NewBetween(redistest.Start(t).Pool())
-		l, err := newClient(t, []redimutex.Pool{b}, redimutex.WithoutRenewal()).Mutex("k").Acquire(t.Context())
+		l, err := newClient(t, b, redimutex.WithoutRenewal()).Mutex("k").Acquire(t.Context())
 		require.NoError(t, err)
 		work := l.Context(t.Context())
 		var sent, early atomic.Bool
@@ -43,7 +43,7 @@ func TestALossThatUnlockFindsIsItsErrorAndNotThatOfTheEndedHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var lost atomic.Int64
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithoutRenewal(), redimutex.WithTrace(&redimutex.Trace{Lost: func(e redimutex.Event) {
+	c := newClient(t, s.Pool(), redimutex.WithoutRenewal(), redimutex.WithTrace(&redimutex.Trace{Lost: func(e redimutex.Event) {
 		assert.ErrorIs(t, e.Err, redimutex.ErrLost)
 		lost.Add(1)
 	}}))
@@ -60,7 +60,7 @@ func TestALossThatUnlockFindsIsItsErrorAndNotThatOfTheEndedHold(t *testing.T) {
 func TestAReleaseWithTheContextOfItsHoldWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	b := redistest.NewBetween(redistest.Start(t).Pool())
-	c := newClient(t, []redimutex.Pool{b}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
+	c := newClient(t, b, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute))
 	l, err := c.Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
 	child, stop := context.WithTimeout(l.Context(t.Context()), time.Hour)

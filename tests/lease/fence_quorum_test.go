@@ -41,7 +41,7 @@ func startSkewed(t *testing.T, n int, opts ...redimutex.Option) *skewed {
 		pools = append(pools, b)
 	}
 	patient := []redimutex.Option{redimutex.WithFencing(), redimutex.WithNodeTimeout(4 * time.Second)}
-	c.mutex = newClient(t, pools, append(patient, opts...)...).Mutex("k")
+	c.mutex = newClientOver(t, pools, append(patient, opts...)...).Mutex("k")
 	return c
 }
 

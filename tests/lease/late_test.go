@@ -98,9 +98,9 @@ func TestALateExtensionNeverTakesBackWhatALaterOneGave(t *testing.T) {
 			s := redistest.Start(t)
 			p := s.Proxy()
 			opts := append(scene.opts, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(nodeTimeout))
-			c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, opts...)
+			c := newClient(t, newPool(t, p.URL()), opts...)
 			m := c.Mutex("k")
-			other := newClient(t, []redimutex.Pool{s.Pool()}).Mutex("k")
+			other := newClient(t, s.Pool()).Mutex("k")
 			warm(t, m)
 			redistest.Repeat(t, "a packet that arrives behind a later one, and before its deadline", func() bool {
 				require.NoError(t, m.LockContext(t.Context(), 10*time.Second))

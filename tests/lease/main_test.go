@@ -19,8 +19,9 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	newClient = locktest.Client
-	newMutex  = locktest.Mutex
+	newClient     = locktest.Client
+	newClientOver = locktest.ClientOver
+	newMutex      = locktest.Mutex
 )
 
 // newPool returns a pool made by NewPool. It is closed at the end of the test.

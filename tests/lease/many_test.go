@@ -51,7 +51,7 @@ func TestManyLeasesAreRenewedInPartsThatAreNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		narrow := narrowPool{redistest.NewBetween(pool), new(atomic.Int64)}
-		client := newClient(t, []redimutex.Pool{narrow}, redimutex.WithTTL(12*time.Second), redimutex.WithNodeTimeout(1100*time.Millisecond))
+		client := newClient(t, narrow, redimutex.WithTTL(12*time.Second), redimutex.WithNodeTimeout(1100*time.Millisecond))
 		leases := make([]*redimutex.Lease, 1500)
 		for i := range leases {
 			var err error

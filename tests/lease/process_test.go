@@ -98,7 +98,7 @@ func TestLockOfAKilledProcessComesFreeWithItsTTL(t *testing.T) {
 	const ttl = 2 * time.Second
 	w := startWorker(t, "hold", s, ttl)
 	require.Equal(t, "held", w.Hear())
-	m := locktest.Mutex(t, s.Pool(), "k")
+	m := newMutex(t, s.Pool(), "k")
 	assert.False(t, m.TryLock())
 	w.Kill()
 	killed := time.Now()
@@ -113,7 +113,7 @@ func TestLockOfAKilledProcessComesFreeWithItsTTL(t *testing.T) {
 func TestProcessThatWasPausedForLongerThanItsLeaseKnowsOnWaking(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := locktest.Mutex(t, s.Pool(), "k")
+	m := newMutex(t, s.Pool(), "k")
 	for range 5 {
 		w := startWorker(t, "hold", s, 500*time.Millisecond)
 		require.Equal(t, "held", w.Hear())

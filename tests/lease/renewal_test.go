@@ -101,7 +101,7 @@ func TestNoRenewalAfterTheLongestHold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(9*time.Second), redimutex.WithMaxHold(4*time.Second))
+		client := newClient(t, pool, redimutex.WithTTL(9*time.Second), redimutex.WithMaxHold(4*time.Second))
 		m := client.Mutex("k")
 		began := time.Now()
 		m.Lock()
@@ -123,7 +123,7 @@ func TestRenewalTellsThatTheKeyIsGone(t *testing.T) {
 		t.Run(string(reason), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, pool := redistest.Virtual(t)
-				client := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(9*time.Second))
+				client := newClient(t, pool, redimutex.WithTTL(9*time.Second))
 				m := client.Mutex("k")
 				m.Lock()
 				l := m.Lease()
@@ -154,7 +154,7 @@ func TestRenewalIsRepeatedUntilTheValidityEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, pool := redistest.Virtual(t)
 		cut := redistest.NewBetween(pool)
-		client := newClient(t, []redimutex.Pool{cut}, redimutex.WithTTL(9*time.Second))
+		client := newClient(t, cut, redimutex.WithTTL(9*time.Second))
 		m := client.Mutex("k")
 		m.Lock()
 		l := m.Lease()
@@ -220,7 +220,7 @@ func TestNoRenewalRunsAfterUnlock(t *testing.T) {
 			return command.Run()
 		})
 		const ttl = 60 * time.Millisecond
-		client := newClient(t, []redimutex.Pool{slow}, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(50*time.Millisecond))
+		client := newClient(t, slow, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(50*time.Millisecond))
 		m := client.Mutex("k")
 		for range 1000 {
 			require.NoError(t, m.LockContext(t.Context(), 0))
@@ -249,7 +249,7 @@ func TestAShortExtensionOfALongLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		m := newClient(t, []redimutex.Pool{far(pool)}, redimutex.WithTTL(10*time.Second)).Mutex("k")
+		m := newClient(t, far(pool), redimutex.WithTTL(10*time.Second)).Mutex("k")
 		m.Lock()
 		l := m.Lease()
 		require.NoError(t, l.Extend(t.Context(), 45*time.Millisecond))
@@ -279,8 +279,8 @@ func TestAHoldThatWasWaitedForIsCompleteBeforeItIsRenewed(t *testing.T) {
 				if count == 1 {
 					opts = append(opts, redimutex.WithQueue())
 				}
-				held := newClient(t, pools, opts...).Mutex("k")
-				waiter := newClient(t, pools, opts...).Mutex("k")
+				held := newClientOver(t, pools, opts...).Mutex("k")
+				waiter := newClientOver(t, pools, opts...).Mutex("k")
 				for range 10 {
 					require.NoError(t, held.LockContext(t.Context(), time.Minute))
 					locked := make(chan error)

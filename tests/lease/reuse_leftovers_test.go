@@ -40,7 +40,7 @@ func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(c.reuse), redimutex.WithTTL(3*long))
+			client := newClient(t, s.Pool(), redimutex.WithLeaseReuse(c.reuse), redimutex.WithTTL(3*long))
 			trace, waits, goOn := halted()
 			client.Observe(trace)
 			holder := client.Mutex("k")
@@ -64,7 +64,7 @@ func TestAGrantThatIsParkedForAWaiterWhoGivesUpIsGivenBack(t *testing.T) {
 func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
 	held := map[string]*redimutex.Mutex{"a": c.Mutex("a"), "b": c.Mutex("b")}
 	for _, m := range held {
 		m.Lock()
@@ -88,7 +88,7 @@ func TestAHoldThatIsUnlockedDuringCloseIsNotKept(t *testing.T) {
 func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
 	var holds []weak.Pointer[redimutex.Lease]
 	for range 10 {
 		require.NoError(t, m.Do(t.Context(), func(context.Context) error {
@@ -114,7 +114,7 @@ func TestAGrantForgetsTheHoldsThatAreOver(t *testing.T) {
 func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(3*long), redimutex.WithNodeTimeout(time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithTTL(3*long), redimutex.WithNodeTimeout(time.Second))
 	var failed atomic.Int64
 	first := c.Mutex("k", redimutex.WithLeaseReuse(long))
 	next := c.Mutex("k", redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) {
@@ -154,7 +154,7 @@ func TestALossThatUnlockCouldNotSeeIsToldWhenTheLockIsReleasedForGood(t *testing
 			t.Parallel()
 			s := redistest.Start(t)
 			log := keyGone{make(chan slog.Record, 10)}
-			c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLogger(slog.New(log)),
+			c := newClient(t, s.Pool(), redimutex.WithLogger(slog.New(log)),
 				redimutex.WithLeaseReuse(time.Second), redimutex.WithTTL(time.Minute))
 			m := c.Mutex("k")
 			require.NoError(t, m.Do(t.Context(), func(context.Context) error {
@@ -178,7 +178,7 @@ func TestALossThatUnlockCouldNotSeeIsToldWhenTheLockIsReleasedForGood(t *testing
 func TestAnUnlockThatReleasesForGoodReportsTheLoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(time.Millisecond), redimutex.WithTTL(time.Minute)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(time.Millisecond), redimutex.WithTTL(time.Minute)).Mutex("k")
 	m.Lock()
 	s.Do("DEL", "k")
 	began := time.Now()
@@ -220,7 +220,7 @@ func TestAnExtendThatComesToItsTurnAfterItsHoldLeavesTheNextHoldAlone(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		_, real := redistest.Virtual(t)
 		pool := redistest.NewBetween(real)
-		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(4*time.Second),
+		m := newClient(t, pool, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(4*time.Second),
 			redimutex.WithLeaseReuse(2*time.Second), redimutex.WithoutRenewal()).Mutex("k")
 		m.Lock()
 		first := m.Lease()
@@ -255,7 +255,7 @@ func TestAnExtendEndsWithItsHold(t *testing.T) {
 				server, pool := redistest.Virtual(t)
 				const ttl = 10 * time.Second
 				opts := append(opts, redimutex.WithTTL(ttl), redimutex.WithLeaseReuse(4*time.Second))
-				m := newClient(t, []redimutex.Pool{pool}, opts...).Mutex("k")
+				m := newClient(t, pool, opts...).Mutex("k")
 				m.Lock()
 				require.NoError(t, m.Lease().Extend(t.Context(), time.Hour))
 				require.NoError(t, m.UnlockContext(t.Context()))

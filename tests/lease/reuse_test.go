@@ -24,7 +24,7 @@ const long = time.Minute
 func TestAHoldNeverFollowsInALeaseThatIsBeingReleased(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(5*long), redimutex.WithTTL(15*long), redimutex.WithNodeTimeout(20*time.Second))
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(5*long), redimutex.WithTTL(15*long), redimutex.WithNodeTimeout(20*time.Second))
 	m, both := c.Mutex("k"), c.MutexAll([]string{"k", "l"})
 	over := make(chan struct{})
 	var others sync.WaitGroup
@@ -48,7 +48,7 @@ func TestAHoldNeverFollowsInALeaseThatIsBeingReleased(t *testing.T) {
 func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
+	c := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long))
 	m, other := c.Mutex("k"), c.Mutex("k")
 	m.Lock()
 	first := m.Lease()
@@ -68,7 +68,7 @@ func TestHoldsFollowEachOtherWithoutAskingTheServer(t *testing.T) {
 func TestEachHoldOfAGrantHasItsOwnLease(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(long), redimutex.WithTTL(3*long)).Mutex("k")
 	m.Lock()
 	first := m.Lease()
 	ctx := first.Context(t.Context())
@@ -94,7 +94,7 @@ func TestEachHoldOfAGrantHasItsOwnLease(t *testing.T) {
 func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()},
+	m := newClient(t, s.Pool(),
 		redimutex.WithLeaseReuse(400*time.Millisecond), redimutex.WithTTL(900*time.Millisecond)).Mutex("k")
 	m.Lock()
 	m.Unlock()
@@ -111,7 +111,7 @@ func TestALossEndsTheHoldOfAGrantAndTheGrant(t *testing.T) {
 func TestWithFencingEachHoldHasAFenceOfItsOwnFromTheServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithFencing(), redimutex.WithTTL(3*long), redimutex.WithLeaseReuse(long)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithFencing(), redimutex.WithTTL(3*long), redimutex.WithLeaseReuse(long)).Mutex("k")
 	last, token := int64(0), ""
 	for range 20 {
 		m.Lock()
@@ -128,8 +128,8 @@ func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	queue := redimutex.WithQueue()
-	c := newClient(t, []redimutex.Pool{s.Pool()}, queue, redimutex.WithLeaseReuse(5*time.Millisecond))
-	remote := newClient(t, []redimutex.Pool{s.Pool()}, queue).Mutex("k")
+	c := newClient(t, s.Pool(), queue, redimutex.WithLeaseReuse(5*time.Millisecond))
+	remote := newClient(t, s.Pool(), queue).Mutex("k")
 	ctx, stop := context.WithCancel(t.Context())
 	var greedy sync.WaitGroup
 	for range 4 {
@@ -153,7 +153,7 @@ func TestAGrantEndsInTimeAlsoWhileLocalGoroutinesWant(t *testing.T) {
 func TestAParkedGrantIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithLeaseReuse(20*time.Millisecond)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithLeaseReuse(20*time.Millisecond)).Mutex("k")
 	m.Lock()
 	m.Unlock()
 	redistest.Wait(t, "the key is gone", func() bool { return len(s.Keys()) == 0 })
@@ -219,7 +219,7 @@ func TestALossThatARenewalFindsEndsAParkedGrant(t *testing.T) {
 // kept leaves a lease behind for the next hold with the same options. It returns a Mutex with other options.
 func kept(t *testing.T, pool redimutex.Pool) (other *redimutex.Mutex) {
 	t.Helper()
-	c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
+	c := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(2*time.Second))
 	m := c.Mutex("k", redimutex.WithLeaseReuse(20*time.Second))
 	require.NoError(t, m.LockContext(t.Context(), 0))
 	require.NoError(t, m.UnlockContext(t.Context()))
@@ -244,7 +244,7 @@ func TestAMutexGetsWhatItsProcessKeepsForReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			c := newClient(t, []redimutex.Pool{s.Pool()}, append(waits, redimutex.WithTTL(time.Hour))...)
+			c := newClient(t, s.Pool(), append(waits, redimutex.WithTTL(time.Hour))...)
 			m := c.Mutex("k")
 			for _, lock := range []func(ctx context.Context) error{
 				func(ctx context.Context) error { return m.LockContext(ctx, 20*time.Second) }, m.TryLockContext,
@@ -281,7 +281,7 @@ func TestOptionsAreComparedByTheirValues(t *testing.T) {
 					commands.Add(1)
 					return command.Run()
 				})
-				c := newClient(t, []redimutex.Pool{pool})
+				c := newClient(t, pool)
 				hold := func() string {
 					m := c.Mutex("k", opts()...)
 					require.NoError(t, m.LockContext(t.Context(), 0))
@@ -306,7 +306,7 @@ type request [64]byte
 func TestAContextOfALeaseIsForgottenWhenItsParentEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute)).Mutex("k")
+	m := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute)).Mutex("k")
 	m.Lock()
 	l := m.Lease()
 	const requests = 100
@@ -373,7 +373,7 @@ func TestReadersThatShareALeaseAllHearOfItsLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
-		client := newClient(t, []redimutex.Pool{pool}, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
+		client := newClient(t, pool, redimutex.WithLeaseReuse(time.Minute), redimutex.WithTTL(3*time.Minute))
 		var leases []*redimutex.Lease
 		for range 3 {
 			l, err := client.RWMutex("k").RAcquire(t.Context())

@@ -24,7 +24,7 @@ func TestAReleaseThatFailedIsRepeatedForAsLongAsTheKeyMayLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, real := redistest.Virtual(t)
 		pool := redistest.NewBetween(real)
-		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Second)).Mutex("k")
+		m := newClient(t, pool, redimutex.WithTTL(time.Second)).Mutex("k")
 		m.Lock()
 		require.NoError(t, m.Lease().Extend(t.Context(), time.Minute))
 		pool.Set(redistest.Cut)
@@ -43,7 +43,7 @@ func TestUnlockAfterCloseDeletesTheKeyAlsoWhereItsContextEndsFirst(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		server, real := redistest.Virtual(t)
 		far := slowGet{real}
-		c := newClient(t, []redimutex.Pool{far}, redimutex.WithNodeTimeout(time.Second))
+		c := newClient(t, far, redimutex.WithNodeTimeout(time.Second))
 		m := c.Mutex("k")
 		m.Lock()
 		require.NoError(t, c.Close())
@@ -101,7 +101,7 @@ func TestLateExtensionDoesNotProlongWhatUnlockHasLeftToExpire(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy()
 	for name, pool := range map[string]redimutex.Pool{"plain": p.Pool(), "NewPool": newPool(t, p.URL())} {
-		c := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+		c := newClient(t, pool, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
 		m := c.Mutex(name, redimutex.WithMinHold(time.Second))
 		require.NoError(t, m.LockContext(t.Context(), 0))
 		l := m.Lease()
@@ -119,7 +119,7 @@ func TestAnExtensionThatOvertakesTheReleaseDoesNotProlongWhatUnlockHasLeftToExpi
 	t.Parallel()
 	s := redistest.Start(t)
 	p := s.Proxy()
-	c := newClient(t, []redimutex.Pool{newPool(t, p.URL())}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+	c := newClient(t, newPool(t, p.URL()), redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
 	warm(t, c.Mutex("other", redimutex.WithMinHold(time.Minute)))
 	m := c.Mutex("key", redimutex.WithMinHold(time.Minute))
 	require.NoError(t, m.LockContext(t.Context(), 0))
@@ -150,7 +150,7 @@ func TestUnlockOfAnExpiredLeaseWaitsForNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, bare := redistest.Virtual(t)
 		pool := redistest.NewBetween(bare)
-		m := newClient(t, []redimutex.Pool{pool}, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(3*time.Second)).Mutex("k")
+		m := newClient(t, pool, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(3*time.Second)).Mutex("k")
 		m.Lock()
 		let := make(chan struct{})
 		pool.Set(func(command redistest.Command) (any, error) { <-let; return command.Run() })
@@ -217,7 +217,7 @@ func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for name, opts := range kinds {
-		m := newClient(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithoutRenewal())...).Mutex(name)
+		m := newClient(t, s.Pool(), append(opts, redimutex.WithoutRenewal())...).Mutex(name)
 		m.Lock()
 		s.Do("SET", name, "another", "PX", "3600000")
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost, name)
@@ -230,7 +230,7 @@ func TestUnlockNeverDeletesTheLockOfAnother(t *testing.T) {
 func TestALockBehindAReleaseWithoutAnAnswerSaysWhyThereIsNone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	client := newClient(t, []redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
+	client := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(200*time.Millisecond))
 	m := client.Mutex("k")
 	m.Lock()
 	s.Kill()

@@ -194,7 +194,7 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 	t.Helper()
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
-	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue(), redimutex.WithPollInterval(10*time.Millisecond))
+	c := locktest.Client(t, pool, redimutex.WithQueue(), redimutex.WithPollInterval(10*time.Millisecond))
 	m := c.Mutex("k")
 	locked := make(chan error, 1)
 	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()

@@ -30,7 +30,7 @@ const slow = 5 * time.Second
 // newMutex returns a Mutex with a queue and a Client of its own, as in another process.
 func newMutex(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
-	return locktest.Client(t, []redimutex.Pool{pool}, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
+	return locktest.Client(t, pool, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
 }
 
 // startWaiting makes m wait for the lock, and returns when m is the nth in the queue of the server.

@@ -34,7 +34,7 @@ func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
 		return redis.Dial("tcp", s.Addr())
 	}}
 	t.Cleanup(func() { pool.Close() })
-	c := locktest.Client(t, []redimutex.Pool{pool}, redimutex.WithQueue())
+	c := locktest.Client(t, pool, redimutex.WithQueue())
 	first := make(chan error, 1)
 	go func() { first <- c.Mutex("k").LockContext(context.Background(), time.Minute) }()
 	redistest.Wait(t, "the first client waits", func() bool { return c.Stats().Waiting == 1 })
@@ -78,7 +78,7 @@ func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) 
 	var got []int // in the order of their holds; the lock protects it
 	var group sync.WaitGroup
 	for c := range clients {
-		client := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		client := locktest.Client(t, s.Pool(), redimutex.WithQueue())
 		for g := range each {
 			group.Go(func() {
 				m := client.Mutex("k")
@@ -111,13 +111,13 @@ func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
 	redistest.Differs(t, "does not count commands")
 	s := redistest.Start(t)
 	const n = 12
-	holder := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+	holder := locktest.Client(t, s.Pool(), redimutex.WithQueue())
 	first, second := holder.Mutex("k"), holder.Mutex("other")
 	first.Lock()
 	second.Lock()
 	var group sync.WaitGroup
 	for range n {
-		c := locktest.Client(t, []redimutex.Pool{s.Pool()}, redimutex.WithQueue())
+		c := locktest.Client(t, s.Pool(), redimutex.WithQueue())
 		for _, key := range []string{"k", "other"} {
 			group.Go(func() {
 				m := c.Mutex(key)

@@ -96,7 +96,7 @@ func TestCallsThatAreCutLeaveFewGoroutinesAtServersThatHang(t *testing.T) {
 // A hand-over asks all servers for their votes, even if a majority has voted without the hanging one.
 func TestHandOversLeaveFewGoroutinesAtAServerThatHangs(t *testing.T) {
 	overPaths(t, 3, func(t *testing.T, p path) {
-		client := locktest.Client(t, p.pools, redimutex.WithTTL(2*time.Minute))
+		client := newClientOver(t, p.pools, redimutex.WithTTL(2*time.Minute))
 		warm(t, client.Mutex("k"))
 		p.proxies[0].Hold()
 		defer p.proxies[0].Release()

@@ -13,4 +13,4 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-var newClient = locktest.Client
+var newClientOver = locktest.ClientOver

@@ -88,7 +88,7 @@ func TestRedlockWorksWhileAMinorityHangs(t *testing.T) {
 	c := locktest.Start(t, 5)
 	for hung := 1; hung <= 2; hung++ {
 		pools, asPools := c.Pools()
-		client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
+		client := newClientOver(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(2*time.Second))
 		m := client.Mutex("k")
 		m.Lock()
 		m.Unlock()
@@ -124,7 +124,7 @@ func TestRedlockWithoutAQuorumIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
 	c := locktest.Start(t, 5)
 	pools, asPools := c.Pools()
-	client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	client := newClientOver(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
 	m := client.Mutex("k")
 	m.Lock()
 	m.Unlock()
@@ -157,7 +157,7 @@ func TestRedlockLeavesNoOrphanOnServersThatHung(t *testing.T) {
 	t.Parallel()
 	c := locktest.Start(t, 3)
 	pools, asPools := c.Pools()
-	client := newClient(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(500*time.Millisecond))
+	client := newClientOver(t, asPools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(500*time.Millisecond))
 	for round := range 8 {
 		m := client.Mutex("k")
 		hung := c[:1+round%2] // a minority, then a majority

@@ -28,7 +28,7 @@ func start(t *testing.T, n int, opts ...redimutex.Option) (locktest.Servers, *re
 // patientClient returns a Client with a node timeout that is too long for a busy machine to reach.
 func patientClient(t *testing.T, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	return locktest.Client(t, pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)...)
+	return newClientOver(t, pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}, opts...)...)
 }
 
 // slowBesideDead kills one of three servers and stops another, until the stopped one owes an answer for long enough to be

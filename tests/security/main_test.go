@@ -17,13 +17,10 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-var newMutex = locktest.Mutex
-
-// newClient returns a Client of one server. It is closed at the end of the test.
-func newClient(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
-	t.Helper()
-	return locktest.Client(t, []redimutex.Pool{pool}, opts...)
-}
+var (
+	newClient = locktest.Client
+	newMutex  = locktest.Mutex
+)
 
 // An eavesdropper hears everything that a program may reveal: what is logged, and the errors that it gets.
 type eavesdropper struct {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -32,7 +31,7 @@ func TestLocksOfAllNamesAreHeldAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			c := locktest.Client(t, []redimutex.Pool{s.Pool()}, append(opts, enough)...)
+			c := newClient(t, s.Pool(), append(opts, enough)...)
 			order := slices.Clone(names)
 			for round := range 2 { // the first round leaves fence counters for the second
 				slices.Reverse(order)
@@ -63,10 +62,10 @@ func contend(t *testing.T, s *redistest.Server, key string) (holder *redimutex.M
 	t.Helper()
 	opts := []redimutex.Option{redimutex.WithFencing(), redimutex.WithQueue(), enough, redimutex.WithTTL(time.Minute)}
 	before := s.Keys()
-	holder = locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex(key)
+	holder = newClient(t, s.Pool(), opts...).Mutex(key)
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	waiting := make(chan error, 1)
-	waiter := locktest.Client(t, []redimutex.Pool{s.Pool()}, opts...).Mutex(key)
+	waiter := newClient(t, s.Pool(), opts...).Mutex(key)
 	go func() {
 		err := waiter.LockContext(t.Context(), time.Minute)
 		if err == nil {
@@ -113,7 +112,7 @@ func TestUnlockDeletesTheLockWhateverStandsBesideIt(t *testing.T) {
 		"both": {redimutex.WithFencing(), redimutex.WithQueue()},
 		"all":  {redimutex.WithFencing(), redimutex.WithQueue(), redimutex.WithLeaseReuse(time.Millisecond)},
 	} {
-		m := locktest.Client(t, []redimutex.Pool{s.Pool()}, append(opts, enough)...).Mutex("k")
+		m := newClient(t, s.Pool(), append(opts, enough)...).Mutex("k")
 		require.NoError(t, m.LockContext(t.Context(), time.Minute))
 		for _, sibling := range siblings {
 			s.Do("DEL", sibling)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
-	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -22,7 +21,7 @@ func TestAValueOfManyMegabytesIsAHolderLikeAnyOther(t *testing.T) {
 	for name, opts := range map[string][]redimutex.Option{
 		"plain": nil, "fencing": {redimutex.WithFencing()}, "queue": {redimutex.WithQueue()}, "reuse": {redimutex.WithLeaseReuse(time.Second)},
 	} {
-		m := locktest.Client(t, []redimutex.Pool{s.Pool()}, append(opts, redimutex.WithNodeTimeout(4*time.Second), redimutex.WithMaxAttempts(2))...).Mutex("k")
+		m := newClient(t, s.Pool(), append(opts, redimutex.WithNodeTimeout(4*time.Second), redimutex.WithMaxAttempts(2))...).Mutex("k")
 		for verb, lock := range map[string]func() error{
 			"TryLockContext": func() error { return m.TryLockContext(context.Background()) },
 			"LockContext":    func() error { return m.LockContext(context.Background(), 0) },
