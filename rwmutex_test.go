@@ -494,14 +494,13 @@ func TestAReaderThatEntersByPollingLeavesItsPlaceInTheQueue(t *testing.T) {
 	m := newClient(t, pool, redimutex.WithQueue(), patient, redimutex.WithLogger(slog.New(slog.DiscardHandler))).RWMutex("k")
 	entered := make(chan error, 1)
 	go func() { entered <- m.RLockContext(context.Background(), time.Minute) }()
-	queued := func() int64 { return s.Do("ZCARD", "redimutex:queue:{k}").(int64) }
-	redistest.Wait(t, "it is in the queue", func() bool { return queued() == 1 })
+	locktest.WaitQueued(t, s, "k", 1)
 	cut.Store(true)
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	redistest.Wait(t, "no process listens", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) == 0 })
 	s.Do("DEL", "k")
 	require.NoError(t, <-entered)
-	assert.Zero(t, queued())
+	assert.Empty(t, locktest.Queue(t, s, "k"))
 	m.RUnlock()
 }
 

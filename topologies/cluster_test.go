@@ -68,7 +68,7 @@ func TestClusterKeepsLockAndFenceInOneSlotWhateverTheKey(t *testing.T) {
 		assert.Equal(t, fmt.Sprint(m.Lease().Fence()), node.Get(fence), "%q", key)
 		require.NoError(t, m.Lease().Extend(context.Background(), time.Minute), "%q", key)
 		require.NoError(t, m.UnlockContext(context.Background()), "%q", key)
-		assert.False(t, exists(t, node, key), "%q", key)
+		assert.False(t, node.Exists(key), "%q", key)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestClusterUnlocksALockThatHasMoved(t *testing.T) {
 	to := (c.Owner("k") + 1) % 3
 	c.Move("k", to)
 	require.NoError(t, m.UnlockContext(context.Background()))
-	assert.False(t, exists(t, c.Nodes[to], "k"))
+	assert.False(t, c.Nodes[to].Exists("k"))
 
 	c.Move("k", (to+1)%3)
 	c.Agree("k")
@@ -242,7 +242,7 @@ func TestClusterWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
 	c.Agree("k") // otherwise the lock may be released only later, in the background
 	require.NoError(t, waiter.UnlockContext(ctx))
-	assert.False(t, exists(t, now, "k"))
+	assert.False(t, now.Exists("k"))
 }
 
 func TestClusterConfirmedLockSurvivesTheDeathOfThePrimary(t *testing.T) {

@@ -164,7 +164,7 @@ func TestClusterCleansUpOnAHealthyNodeWhateverHasToWaitForAHungOne(t *testing.T)
 	network.Break()            // what was sent is lost
 	network.Release()
 	start := time.Now()
-	redistest.Wait(t, "the lock is released", func() bool { return !exists(t, node, keys[0]) })
+	redistest.Wait(t, "the lock is released", func() bool { return !node.Exists(keys[0]) })
 	assert.Less(t, time.Since(start), slow, "for the lock that could not be unlocked")
 	redistest.Wait(t, "the queue is left", func() bool { return !queued() })
 	assert.Less(t, time.Since(start), slow, "for the waiter that gave up")

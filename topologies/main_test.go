@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
@@ -25,13 +23,6 @@ func patience(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func exists(t testing.TB, s *redistest.Server, key string) bool {
-	t.Helper()
-	n, err := redis.Int(s.Do("EXISTS", key), nil)
-	require.NoError(t, err)
-	return n == 1
 }
 
 // A crowd takes a lock again and again. It notes the fence of each hold, and whether two members were ever inside at once.

@@ -83,7 +83,7 @@ func TestSentinelWaiterRecoversWhenPrimaryAndHolderDie(t *testing.T) {
 	now := failover(t, g, primary)
 	assert.Equal(t, waiter.Lease().Token(), now.Get("k"))
 	require.NoError(t, waiter.UnlockContext(ctx))
-	assert.False(t, exists(t, now, "k"))
+	assert.False(t, now.Exists("k"))
 }
 
 func TestSentinelFencesNeverFallAcrossAFailover(t *testing.T) {

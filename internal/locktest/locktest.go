@@ -13,6 +13,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
+	"github.com/redimutex/redimutex/internal/server"
 )
 
 // Client returns a Client of one server, as ClientOver does of several.
@@ -34,6 +35,20 @@ func ClientOver(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) 
 func Mutex(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Option) *redimutex.Mutex {
 	t.Helper()
 	return Client(t, pool, opts...).Mutex(key)
+}
+
+// Queue returns the waiters in the queue of a key on a server, the first in line first.
+func Queue(t testing.TB, s *redistest.Server, key string) []string {
+	t.Helper()
+	waiters, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
+	require.NoError(t, err)
+	return waiters
+}
+
+// WaitQueued waits until there are n waiters in the queue of a key.
+func WaitQueued(t testing.TB, s *redistest.Server, key string, n int) {
+	t.Helper()
+	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return len(Queue(t, s, key)) == n })
 }
 
 // Ended reports whether a channel is closed.

@@ -105,12 +105,7 @@ func (s *Server) addSlots(first, end int) {
 
 func (s *Server) clusterInfo(field string) string {
 	info, _ := redis.String(s.Do("CLUSTER", "INFO"), nil)
-	for line := range strings.SplitSeq(info, "\r\n") {
-		if v, ok := strings.CutPrefix(line, field+":"); ok {
-			return v
-		}
-	}
-	return ""
+	return fieldOf(info, field)
 }
 
 // Addrs returns the addresses of all nodes.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -120,13 +119,6 @@ func open(t testing.TB, pool server.Pool) *server.Server {
 func start(t testing.TB) (*redistest.Server, *server.Server) {
 	r := redistest.Start(t)
 	return r, open(t, r.Pool())
-}
-
-func exists(t testing.TB, r *redistest.Server, key string) bool {
-	t.Helper()
-	n, err := redis.Int(r.Do("EXISTS", key), nil)
-	require.NoError(t, err)
-	return n == 1
 }
 
 // get reads a key as the command line does. The value is nil if the key is missing.

@@ -98,8 +98,8 @@ func TestAFullServerReleasesALockAndHandsItOn(t *testing.T) {
 				assert.Equal(t, "other", r.Get("k"), "the lock is the first waiter's")
 				done(t, release(s, other))
 			}
-			assert.False(t, exists(t, r, "k"))
-			assert.False(t, exists(t, r, server.QueueKey("k")))
+			assert.False(t, r.Exists("k"))
+			assert.False(t, r.Exists(server.QueueKey("k")))
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestALockWhoseMessageIsRefusedIsLeftFree(t *testing.T) {
 	wait(t, s, other)
 	r.Do("ACL", "SETUSER", "default", "-publish")
 	done(t, release(s, holder))
-	assert.False(t, exists(t, r, "k"), "it was given to a waiter that nothing has told")
+	assert.False(t, r.Exists("k"), "it was given to a waiter that nothing has told")
 	done(t, acquire(s, other))
 }
 
@@ -141,7 +141,7 @@ func TestALockIsReleasedThoughTheMarksAreNone(t *testing.T) {
 	_, writers, _, _ := server.PhaseKeys("k")
 	r.Do("SET", writers, "no set")
 	failed(t, release(s, q))
-	assert.False(t, exists(t, r, "k"))
+	assert.False(t, r.Exists("k"))
 }
 
 // of turns a request into one for a lock of that kind.
@@ -173,7 +173,7 @@ func TestAWaiterForALockOfAnotherKindIsNotInTheWay(t *testing.T) {
 				assert.ErrorContains(t, got.Err, "a lock of another kind")
 				done(t, release(s, next))
 				assert.Empty(t, heard())
-				assert.False(t, exists(t, r, server.QueueKey("k")))
+				assert.False(t, r.Exists(server.QueueKey("k")))
 			})
 		}
 	}
@@ -187,7 +187,7 @@ func TestAUserWhoMayNotCountTheQueueIsNotInIt(t *testing.T) {
 	done(t, acquire(s, queued("k")))
 	r.Do("ACL", "SETUSER", "default", "-zcard")
 	failed(t, acquire(s, waiting("k", "other", "here")))
-	assert.False(t, exists(t, r, server.QueueKey("k")))
+	assert.False(t, r.Exists(server.QueueKey("k")))
 }
 
 func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
@@ -203,7 +203,7 @@ func TestAWriterWhoMayNotEntitleReadersGetsNoLock(t *testing.T) {
 		q := request("k")
 		q.Kind, q.Want = server.Writer, "w"
 		failed(t, acquire(s, q))
-		assert.False(t, exists(t, r, "k"), command)
+		assert.False(t, r.Exists("k"), command)
 		assert.NotEqual(t, time.Duration(-1), r.PTTL(entitled), command)
 	}
 }
@@ -254,7 +254,7 @@ func TestTheReleaseOfALostReaderLeavesTheMarkOfTheNext(t *testing.T) {
 	writer.Kind, writer.Want = server.Writer, "w"
 	done(t, acquire(s, writer))
 	require.Equal(t, server.Held, acquire(s, reader()).Verdict)
-	require.True(t, exists(t, r, entitled))
+	require.True(t, r.Exists(entitled))
 	handed.Release(t.Context(), time.Now(), time.Time{})
-	assert.True(t, exists(t, r, entitled))
+	assert.True(t, r.Exists(entitled))
 }

@@ -22,7 +22,7 @@ func TestACorruptCounterIsAnErrorAndNoLock(t *testing.T) {
 	for _, counter := range []string{"rubbish", "nan", "inf", "9007199254740991", "99999999999999999999"} {
 		r.Do("SET", server.FenceKey("k"), counter)
 		failed(t, acquire(s, q))
-		assert.False(t, exists(t, r, "k"), counter)
+		assert.False(t, r.Exists("k"), counter)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -110,11 +111,11 @@ func TestTheListenerFollowsAPlannedFailover(t *testing.T) {
 	waiting := newClient(t, board.pool(t), opts...)
 	primary.Do("SET", "k", "another holder")
 	wait(t, waiting)
-	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	redistest.Wait(t, "the listener", func() bool { return primary.Subscribers() == 1 })
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
-	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
-	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
+	redistest.Wait(t, "the listener on the new primary", func() bool { return replicas[0].Subscribers() == 1 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return primary.Subscribers() == 0 })
 }
 
 // Most connections of the pool lead to the old primary, where the listener still counts. If many wait, each looks only once a
@@ -134,13 +135,13 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	}
 	client := newClient(t, pool, opts...)
 	wait(t, client)
-	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	redistest.Wait(t, "the listener", func() bool { return primary.Subscribers() == 1 })
 	// A waiter for another lock comes last, and then leaves.
 	primary.Do("SET", "other", "another holder")
 	require.ErrorIs(t, client.Mutex("other").LockContext(t.Context(), 10*time.Millisecond), context.DeadlineExceeded)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
-	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "the listener on the new primary", func() bool { return replicas[0].Subscribers() == 1 })
 	assert.Greater(t, pool.IdleCount(), many/2)
 }
 
@@ -170,18 +171,13 @@ func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 		redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))
 	primary.Do("SET", "k", "another holder")
 	wait(t, waiting)
-	queued := func(s *redistest.Server) []string {
-		members, err := redis.Strings(s.Do("ZRANGE", "redimutex:queue:{k}", 0, -1), nil)
-		require.NoError(t, err)
-		return members
-	}
-	redistest.Wait(t, "the waiter", func() bool { return len(queued(primary)) == 1 })
+	locktest.WaitQueued(t, primary, "k", 1)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
-	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
+	redistest.Wait(t, "the listener on the new primary", func() bool { return replicas[0].Subscribers() == 1 })
 	looked := tries.Load()
 	redistest.Wait(t, "some looks there", func() bool { return tries.Load() > looked+3 })
-	redistest.Wait(t, "the waiter has one place", func() bool { return len(queued(replicas[0])) == 1 })
+	locktest.WaitQueued(t, replicas[0], "k", 1)
 }
 
 // Many connections of the pool lead to the old primary.
@@ -326,7 +322,7 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(25*time.Second))
 	primary.Do("SET", "k", "another holder")
 	wait(t, waiting)
-	redistest.Wait(t, "the listener", func() bool { return listeners(t, primary) == 1 })
+	redistest.Wait(t, "the listener", func() bool { return primary.Subscribers() == 1 })
 	gate.Lock()
 	redistest.Wait(t, "the next try, and none before it is under way", func() bool {
 		n := blocked.Load()
@@ -335,8 +331,8 @@ func TestTheListenerFollowsAFailoverThatNoTryHasMet(t *testing.T) {
 	primary.FailoverTo(replicas[0])
 	board.to(replicas[0].Addr())
 	gate.Unlock()
-	redistest.Wait(t, "the listener on the new primary", func() bool { return listeners(t, replicas[0]) == 1 })
-	redistest.Wait(t, "no one listens to the replica", func() bool { return listeners(t, primary) == 0 })
+	redistest.Wait(t, "the listener on the new primary", func() bool { return replicas[0].Subscribers() == 1 })
+	redistest.Wait(t, "no one listens to the replica", func() bool { return primary.Subscribers() == 0 })
 }
 
 // wait starts a goroutine of client that waits for the lock until the end of the test.
@@ -344,12 +340,4 @@ func wait(t *testing.T, client *redimutex.Client) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { client.Mutex("k").LockContext(t.Context(), 0) }) //nolint:errcheck // it never gets it
 	t.Cleanup(waiting.Wait)
-}
-
-// listeners counts the connections of clients that have subscribed.
-func listeners(t *testing.T, s *redistest.Server) int {
-	t.Helper()
-	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-	require.NoError(t, err)
-	return strings.Count(list, "\n")
 }

@@ -181,10 +181,7 @@ func handsOff(t *testing.T, primary, replica *redistest.Server) {
 	m := newMutex(t, primary.Pool(), "k", append(opts, redimutex.WithReplicas(1, 200*time.Millisecond), redimutex.WithNodeTimeout(500*time.Millisecond),
 		redimutex.WithTrace(&redimutex.Trace{Attempt: func(e redimutex.Event) { tried <- e.Err }}))...)
 	go func() { got <- m.LockContext(t.Context(), 0) }()
-	redistest.Wait(t, "it to be in the queue", func() bool {
-		n, _ := primary.Do("ZCOUNT", "redimutex:queue:{k}", 0, "3e15").(int64)
-		return n == 1
-	})
+	locktest.WaitQueued(t, primary, "k", 1)
 	replica.Pause()
 	require.NoError(t, holder.UnlockContext(t.Context()))
 	for err := error(nil); !errors.Is(err, redimutex.ErrUnavailable); {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 		writer := startWith(t, ctx, m.Acquire)
 		shown(t, s, "writers", 1)
 		if strings.HasSuffix(t.Name(), "queue") {
-			redistest.Wait(t, "it to be in the queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+			locktest.WaitQueued(t, s, "k", 1)
 		}
 		plain := start(t, m.Client().Mutex("k").Acquire)
 		redistest.Wait(t, "both to wait", func() bool { return m.Client().Stats().Waiting == 2 })
@@ -89,10 +90,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 				m, other := process(t, s, opts), process(t, s, opts)
 				waiter := start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[i](m, ctx) })
 				shown(t, s, set, 1)
-				redistest.Wait(t, "it to be in the queue", func() bool {
-					n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{k}", 0, 3e15), nil)
-					return n == 1
-				})
+				locktest.WaitQueued(t, s, "k", 1)
 				release(t, holder)
 				l := waiter.get(t)
 				if extended {
@@ -146,19 +144,13 @@ func TestAWriterThatAPlainMutexHandsTheLockToAndIsDowngradedAtOnceLeavesNoMark(t
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(timeout * 3 / 2)}
 	plain := newMutex(t, s.Pool(), "k", opts...)
 	m, other := process(t, s, opts), process(t, s, opts)
-	queued := func(key string) {
-		redistest.Wait(t, "it to be in the queue", func() bool {
-			n, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{"+key+"}", 0, 3e15), nil)
-			return n == 1
-		})
-	}
 	first := start(t, other.Client().Mutex("listens").Acquire).get(t)
 	second := start(t, m.Client().Mutex("listens").Acquire) // the Client subscribes, so the writer queues with its first try
-	queued("listens")
+	locktest.WaitQueued(t, s, "listens", 1)
 	holder := start(t, plain.Acquire).get(t)
 	writer := start(t, m.Acquire)
 	shown(t, s, "writers", 1)
-	queued("k")
+	locktest.WaitQueued(t, s, "k", 1)
 	release(t, holder)
 	l := writer.get(t)
 	require.NoError(t, l.Downgrade(t.Context()))
@@ -276,10 +268,7 @@ func plainThenWriter(t *testing.T, s *redistest.Server, extended bool) bool {
 	queue := func(acquire func(context.Context) (*redimutex.Lease, error)) *call {
 		c := start(t, acquire)
 		inQueue++
-		redistest.Wait(t, "waiters in the queue", func() bool {
-			n, _ := redis.Int(s.Do("ZCARD", "redimutex:queue:{k}"), nil)
-			return n == inQueue
-		})
+		locktest.WaitQueued(t, s, "k", inQueue)
 		return c
 	}
 	plain := queue(newClient(t, s.Pool(), opts...).Mutex("k").Acquire)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -275,7 +276,7 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 			shown(t, s, c.polling, 1)
 			waiter := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.queues(queues, ctx) })
 			shown(t, s, c.queued, 1)
-			redistest.Wait(t, "it to queue", func() bool { return s.Exists("redimutex:queue:{k}") })
+			locktest.WaitQueued(t, s, "k", 1)
 			release(t, first)
 			redistest.Wait(t, "one to enter", func() bool { return poller.over() || waiter.over() })
 			next, last := poller, waiter

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -25,14 +26,6 @@ func newSemaphore(t testing.TB, s *redistest.Server, permits int, opts ...redimu
 // it has asked again. So the node timeout is longer than a stall of a busy machine.
 var unhurried = []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 
-// waitQueued waits until n processes are in the queue of the server.
-func waitQueued(t testing.TB, s *redistest.Server, n int) {
-	t.Helper()
-	redistest.Wait(t, "the waiters are in the queue", func() bool {
-		return s.Do("ZCARD", "redimutex:queue:{"+key+"}") == int64(n)
-	})
-}
-
 // A permit is what a process has got: a hold, or else an error.
 type permit struct {
 	who int
@@ -47,7 +40,7 @@ func acquire(t testing.TB, ctx context.Context, s *redistest.Server, n int, sem 
 		l, err := sem.Acquire(ctx)
 		held <- permit{who, l, err}
 	}()
-	waitQueued(t, s, n)
+	locktest.WaitQueued(t, s, key, n)
 }
 
 // next waits until another process has got a permit.
@@ -132,13 +125,13 @@ func TestOneThatComesWhenAllOfItsProcessHaveGivenUpHasNotTheirPlace(t *testing.T
 	for range 50 {
 		left = append(left, startWith(t, ctx, sem.Acquire))
 	}
-	waitQueued(t, s, 1)
+	locktest.WaitQueued(t, s, key, 1)
 	redistest.Wait(t, "all to wait", func() bool { return sem.Client().Stats().Waiting == len(left) })
 	cancel()
 	for _, c := range left {
 		redistest.Wait(t, "the end of the wait", c.over)
 	}
-	waitQueued(t, s, 0)
+	locktest.WaitQueued(t, s, key, 0)
 	held := make(chan permit, 2)
 	acquire(t, t.Context(), s, 1, newSemaphore(t, s, 2, unhurried...), 0, held)
 	acquire(t, t.Context(), s, 2, sem, 1, held)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // primaryPool returns a pool that checks the role of its server when it dials and when it borrows. If stray returns true, the
@@ -98,8 +97,7 @@ func TestAHandOffIsNotHeardAtAReplica(t *testing.T) {
 	holder, waiter := newMutex(t, primary.Pool()), newMutex(t, primary.Pool())
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	got := startWaiting(t, primary, waiter, 1)
-	members, err := redis.Strings(primary.Do("ZRANGE", server.QueueKey(key), 0, 0), nil)
-	require.NoError(t, err)
+	members := inLine(t, primary, key)
 	channel, _, _ := strings.Cut(members[0], " ")
 	c, err := redis.Dial("tcp", replicas[0].Addr(), redis.DialReadTimeout(slow))
 	require.NoError(t, err)

@@ -51,14 +51,14 @@ func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 		waitQueued(t, s, "k", i+1)
 		w.Kill()
 	}
-	redistest.Wait(t, "their connections are closed", func() bool { return subscribers(t, s) == 0 })
+	redistest.Wait(t, "their connections are closed", func() bool { return s.Subscribers() == 0 })
 	q := queue(t, s, newMutex(t, s.Pool()), dead)
-	before := calls(t, s, "evalsha")
+	before := s.Calls("evalsha")
 	start := time.Now()
 	holder.Unlock()
 	took := q.gets(start)
 	assert.Less(t, took, slow)
-	t.Logf("%d killed waiters in front delayed the hand-off to %v, with %d requests", dead, took, calls(t, s, "evalsha")-before)
+	t.Logf("%d killed waiters in front delayed the hand-off to %v, with %d requests", dead, took, s.Calls("evalsha")-before)
 }
 
 func TestWaiterGetsTheLockOfADeadHolderWithItsTTL(t *testing.T) {
@@ -140,7 +140,7 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 	for range 5 {
 		killed := s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		require.EqualValues(t, 1, killed)
-		redistest.Wait(t, "another subscriber", func() bool { return subscribers(t, s) == 1 })
+		redistest.Wait(t, "another subscriber", func() bool { return s.Subscribers() == 1 })
 	}
 	// The waiter has kept its place in the queue.
 	waitQueued(t, s, "k", 1)
@@ -166,7 +166,7 @@ func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *te
 	}}), 0)
 	cut.Store(true) // its open connections still work, so its looks are answered
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	redistest.Wait(t, "no one listens", func() bool { return subscribers(t, s) == 0 })
+	redistest.Wait(t, "no one listens", func() bool { return s.Subscribers() == 0 })
 	second := queue(t, s, newMutex(t, s.Pool()), 1)
 	holder.Unlock()
 	select {
@@ -199,9 +199,9 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 	locked := make(chan error, 1)
 	go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
 	redistest.Wait(t, "the client waits", func() bool { return c.Stats().Waiting == 1 })
-	before := calls(t, s, "evalsha")
-	redistest.Wait(t, "it polls", func() bool { return calls(t, s, "evalsha")-before > 5 })
-	assert.Zero(t, queueLength(t, s, "k"), "nobody queues who can't be called")
+	before := s.Calls("evalsha")
+	redistest.Wait(t, "it polls", func() bool { return s.Calls("evalsha")-before > 5 })
+	assert.Empty(t, inLine(t, s, "k"), "nobody queues who can't be called")
 	holder.Unlock()
 	require.NoError(t, <-locked)
 	require.NoError(t, m.UnlockContext(context.Background()))
@@ -230,7 +230,7 @@ func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.
 	network.Hold(redistest.Requests) // neither looks
 	unlock(t, holder)
 	assert.False(t, s.Exists(key), "the lock is free")
-	require.Equal(t, 1, queueLength(t, s, key), "the second keeps its place")
+	require.Len(t, inLine(t, s, key), 1, "the second keeps its place")
 	network.Release()
 	second.gets(time.Now())
 	first.gets(time.Now())
@@ -243,8 +243,7 @@ func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
 	holder := newMutex(t, s.Pool())
 	holder.Lock()
 	early := queue(t, s, newMutex(t, s.Pool()), 0)
-	members, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
-	require.NoError(t, err)
+	members := inLine(t, s, "k")
 	hour := time.Now().Add(time.Hour).UnixMicro()
 	s.Do("ZADD", server.QueueKey("k"), hour, members[0])
 	redistest.Wait(t, "the waiter puts that right at its next look", func() bool {

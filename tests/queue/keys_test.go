@@ -88,6 +88,6 @@ func TestWithoutTheQueueNothingOfItIsThere(t *testing.T) {
 		m.Unlock() //nolint:staticcheck // nothing to do under the lock
 	}
 	for _, command := range []string{"zadd", "zrange", "zrem", "publish", "subscribe"} {
-		assert.Zero(t, calls(t, s, command), command)
+		assert.Zero(t, s.Calls(command), command)
 	}
 }

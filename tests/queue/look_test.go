@@ -150,8 +150,7 @@ func TestAFarWaiterIsGivenTheLockForLonger(t *testing.T) {
 	left := make(chan error, 1)
 	go func() { left <- m.LockContext(ctx, 0) }()
 	waitQueued(t, s, key, 1)
-	places, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
-	require.NoError(t, err)
+	places := inLine(t, s, key)
 	leave()
 	<-left
 	ms, err := strconv.Atoi(strings.Fields(places[0])[3])

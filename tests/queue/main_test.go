@@ -4,7 +4,6 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // TestMain runs the tests, or a worker process that they have started.
@@ -33,6 +31,11 @@ func newMutex(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redi
 	return locktest.Client(t, pool, append([]redimutex.Option{redimutex.WithQueue()}, opts...)...).Mutex(key)
 }
 
+var (
+	inLine     = locktest.Queue
+	waitQueued = locktest.WaitQueued
+)
+
 // startWaiting makes m wait for the lock, and returns when m is the nth in the queue of the server.
 func startWaiting(t testing.TB, s *redistest.Server, m *redimutex.Mutex, n int) (got <-chan error) {
 	t.Helper()
@@ -45,55 +48,6 @@ func startWaiting(t testing.TB, s *redistest.Server, m *redimutex.Mutex, n int) 
 func unlock(t testing.TB, m *redimutex.Mutex) {
 	t.Helper()
 	require.NoError(t, m.UnlockContext(context.Background()))
-}
-
-// queueLength returns the number of waiters in the queue of key.
-func queueLength(t testing.TB, s *redistest.Server, key string) int {
-	t.Helper()
-	n, err := redis.Int(s.Do("ZCARD", server.QueueKey(key)), nil)
-	require.NoError(t, err)
-	return n
-}
-
-// waitQueued waits until there are n waiters in the queue of key.
-func waitQueued(t testing.TB, s *redistest.Server, key string, n int) {
-	t.Helper()
-	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return queueLength(t, s, key) == n })
-}
-
-// calls returns how often clients or scripts have called a command.
-func calls(t testing.TB, s *redistest.Server, command string) int {
-	t.Helper()
-	info, err := redis.String(s.Do("INFO", "commandstats"), nil)
-	require.NoError(t, err)
-	_, line, found := strings.Cut(info, "cmdstat_"+command+":calls=")
-	if !found {
-		return 0
-	}
-	figure, _, _ := strings.Cut(line, ",")
-	n, err := strconv.Atoi(figure)
-	require.NoError(t, err)
-	return n
-}
-
-// subscribers returns how many connections are subscribed.
-func subscribers(t testing.TB, s *redistest.Server) int {
-	t.Helper()
-	list, err := redis.String(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), nil)
-	require.NoError(t, err)
-	return strings.Count(list, "id=")
-}
-
-// expired returns how many keys have expired on the server.
-func expired(t testing.TB, s *redistest.Server) int {
-	t.Helper()
-	info, err := redis.String(s.Do("INFO", "stats"), nil)
-	require.NoError(t, err)
-	_, line, _ := strings.Cut(info, "expired_keys:")
-	figure, _, _ := strings.Cut(line, "\r\n")
-	n, err := strconv.Atoi(figure)
-	require.NoError(t, err)
-	return n
 }
 
 // queues returns the names of all queues on the server.

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // The first waiter of a Client has to subscribe before it can queue. Others that subscribe faster do not overtake it.
@@ -41,8 +39,7 @@ func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
 	second := queue(t, s, newMutex(t, s.Pool()), 0)
 	close(subscribe)
 	waitQueued(t, s, "k", 2)
-	members, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, -1), nil)
-	require.NoError(t, err)
+	members := inLine(t, s, "k")
 	holder.Unlock()
 	require.NoError(t, <-first)
 	assert.Contains(t, members[0], s.Get("k"))
@@ -64,7 +61,7 @@ func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
 	holder.Unlock()
 	for i, w := range workers {
 		require.Equal(t, "held", w.Hear())
-		assert.Equal(t, len(workers)-i-1, queueLength(t, s, "k"), "the others still wait")
+		assert.Len(t, inLine(t, s, "k"), len(workers)-i-1, "the others still wait")
 		unlocks(t, w)
 	}
 }
@@ -128,14 +125,14 @@ func TestReleaseWakesOneWaiterAndNoMore(t *testing.T) {
 	}
 	waitQueued(t, s, "k", n)
 	waitQueued(t, s, "other", n)
-	assert.Equal(t, n, subscribers(t, s), "one connection for each Client, however many keys it waits for")
-	before := calls(t, s, "publish")
+	assert.Equal(t, n, s.Subscribers(), "one connection for each Client, however many keys it waits for")
+	before := s.Calls("publish")
 	first.Unlock()
 	second.Unlock()
 	group.Wait()
 	// A busy machine may let a hand-off or two lapse, and then the lock is handed off again.
-	assert.InDelta(t, 2*n, calls(t, s, "publish")-before, n/2, "one message for each hand-off")
-	assert.Equal(t, n, subscribers(t, s), "and no more messages were sent to anybody else")
+	assert.InDelta(t, 2*n, s.Calls("publish")-before, n/2, "one message for each hand-off")
+	assert.Equal(t, n, s.Subscribers(), "and no more messages were sent to anybody else")
 }
 
 func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
@@ -149,7 +146,7 @@ func TestTryLockOvertakesNobodyWhoQueues(t *testing.T) {
 	s.Do("DEL", "k") // DEL hands the lock to no waiter
 	assert.False(t, other.TryLock(), "it finds the lock free, or just handed over, and somebody before it")
 	require.NoError(t, <-locked)
-	assert.Zero(t, queueLength(t, s, "k"), "who tries once does not queue")
+	assert.Empty(t, inLine(t, s, "k"), "who tries once does not queue")
 	unlock(t, waiter)
 	assert.True(t, other.TryLock())
 	other.Unlock()
@@ -163,15 +160,13 @@ func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", key, "a foreign client", "PX", 600_000)
 	got := startWaiting(t, s, newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute)), 1)
-	for i := range dead {
-		s.Do("ZADD", server.QueueKey(key), i, fmt.Sprintf("redimutex:gone m 0 1000 token %d", i))
-	}
-	began, before := time.Now(), calls(t, s, "evalsha")
-	redistest.Wait(t, "three looks", func() bool { return calls(t, s, "evalsha") > before+2 })
+	crowd(t, s.Do, dead)
+	began, before := time.Now(), s.Calls("evalsha")
+	redistest.Wait(t, "three looks", func() bool { return s.Calls("evalsha") > before+2 })
 	assert.Less(t, time.Since(began), 20*time.Second, "which take three seconds on a machine at rest")
 	s.Do("DEL", key)
 	require.NoError(t, <-got)
-	assert.Zero(t, queueLength(t, s, key))
+	assert.Empty(t, inLine(t, s, key))
 }
 
 // The node timeout is long, so that a far waiter does not miss its turn because the machine is late.
@@ -214,12 +209,7 @@ func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	gaveUp := make(chan error, 1)
 	go func() { gaveUp <- client.Mutex(key).LockContext(ctx, 0) }()
 	waitQueued(t, s, key, 1)
-	place := func() []string {
-		names, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
-		require.NoError(t, err)
-		return names
-	}
-	first := place()
+	first := inLine(t, s, key)
 	look := proxy.Catch("EVALSHA")
 	redistest.Receive(t, "a look", look.Arrived())
 	second := make(chan error, 1)
@@ -228,7 +218,7 @@ func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	cancel()
 	require.Error(t, <-gaveUp)
 	look.Release()
-	redistest.Wait(t, "another ticket", func() bool { p := place(); return len(p) == 1 && p[0] != first[0] })
+	redistest.Wait(t, "another ticket", func() bool { p := inLine(t, s, key); return len(p) == 1 && p[0] != first[0] })
 	unlock(t, holder)
 	require.NoError(t, <-second)
 }
@@ -241,15 +231,10 @@ func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
 	holder.Lock()
 	proxy := s.Proxy()
 	got := startWaiting(t, s, newMutex(t, proxy.Pool(), redimutex.WithNodeTimeout(300*time.Millisecond)), 1)
-	place := func() []string {
-		names, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
-		require.NoError(t, err)
-		return names
-	}
-	first := place()
+	first := inLine(t, s, key)
 	look := proxy.Catch("EVALSHA", first[0])
 	redistest.Receive(t, "a look", look.Arrived())
-	redistest.Wait(t, "another ticket", func() bool { p := place(); return len(p) > 0 && !slices.Contains(p, first[0]) })
+	redistest.Wait(t, "another ticket", func() bool { p := inLine(t, s, key); return len(p) > 0 && !slices.Contains(p, first[0]) })
 	look.Release()
 	unlock(t, holder)
 	require.NoError(t, <-got)
@@ -267,16 +252,14 @@ func TestAPlaceIsThatOfTheNextGoroutineInLineWhenTheFirstGivesUp(t *testing.T) {
 	gaveUp := make(chan error, 1)
 	go func() { gaveUp <- a.LockContext(ctx, 0) }()
 	waitQueued(t, s, key, 1)
-	place, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, 0), nil)
-	require.NoError(t, err)
+	place := inLine(t, s, key)
 	second := make(chan error, 1)
 	go func() { second <- a.LockContext(t.Context(), time.Minute) }()
 	redistest.Wait(t, "the second in line", func() bool { return a.Client().Stats().Waiting == 2 })
 	other := startWaiting(t, s, b, 2)
 	cancel()
 	require.Error(t, <-gaveUp)
-	places, err := redis.Strings(s.Do("ZRANGE", server.QueueKey(key), 0, -1), nil)
-	require.NoError(t, err)
+	places := inLine(t, s, key)
 	require.Len(t, places, 2)
 	require.Equal(t, place[0], places[0])
 	unlock(t, holder)

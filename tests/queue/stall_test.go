@@ -5,14 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
-	"github.com/redimutex/redimutex/internal/server"
 )
 
 // After the message of the hand-off, the waiter hears nothing of the server for a while. On a late machine the stall may be
@@ -199,13 +197,12 @@ func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
 	locked := make(chan struct{})
 	go func() { m.Lock(); close(locked) }()
 	waitQueued(t, s, "k", 1)
-	member, err := redis.Strings(s.Do("ZRANGE", server.QueueKey("k"), 0, 0), nil)
-	require.NoError(t, err)
+	member := inLine(t, s, "k")
 	fields := strings.Fields(member[0])
-	looks := calls(t, s, "evalsha")
+	looks := s.Calls("evalsha")
 	redistest.Wait(t, "some messages, and looks", func() bool {
 		s.Do("PUBLISH", fields[0], "0 1 0 "+fields[3])
-		return calls(t, s, "evalsha") > looks+20
+		return s.Calls("evalsha") > looks+20
 	})
 	assert.False(t, locktest.Ended(locked))
 	s.Do("DEL", "k")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/election"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -321,9 +322,8 @@ func useQueue(t *testing.T, s *redistest.Server, pool *redis.Pool) error {
 	}
 	wait := func(n int) {
 		redistest.Wait(t, "all wait and listen, or something was refused", func() bool {
-			waiting, _ := redis.Int(s.Do("ZCOUNT", "redimutex:queue:{"+name+"}", 0, 3e15), nil)
 			listening, _ := redis.Strings(s.Do("PUBSUB", "CHANNELS", "redimutex:*"), nil)
-			return waiting == n && len(listening) >= n || len(denials(t, s)) > 0
+			return len(locktest.Queue(t, s, name)) == n && len(listening) >= n || len(denials(t, s)) > 0
 		})
 	}
 	results := make(chan error, 3)
