@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -67,7 +68,7 @@ func TestExtendShortensNoKindOfLock(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(9*time.Second))
-	for key, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+	for key, acquire := range map[string]locktest.Acquire{
 		"permit": c.Semaphore("permit", 2).Acquire, "reader": c.RWMutex("reader").RAcquire,
 		"writer": c.RWMutex("writer").Acquire, "all": c.MutexAll([]string{"all", "more"}).Acquire,
 	} {

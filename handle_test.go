@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // acquirers returns the verbs that return a hold.
-func acquirers(m *redimutex.Mutex) map[string]func(context.Context) (*redimutex.Lease, error) {
-	return map[string]func(context.Context) (*redimutex.Lease, error){"Acquire": m.Acquire, "TryAcquire": m.TryAcquire}
+func acquirers(m *redimutex.Mutex) map[string]locktest.Acquire {
+	return map[string]locktest.Acquire{"Acquire": m.Acquire, "TryAcquire": m.TryAcquire}
 }
 
 func TestAcquireReturnsTheHoldAndReleaseEndsIt(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -150,7 +151,7 @@ func TestACallThatEndsBeforeItHasAskedDoesNotSayThatAnotherHasTheLock(t *testing
 	client := newClient(t, redistest.Start(t).Pool(), redimutex.WithNodeTimeout(9*time.Second))
 	ended := 0
 	for n := range 5 {
-		for name, lock := range map[string]func(context.Context) (*redimutex.Lease, error){
+		for name, lock := range map[string]locktest.Acquire{
 			"Mutex": client.Mutex("k").Acquire, "RWMutex": client.RWMutex("rw").RAcquire, "try": client.RWMutex("rw").TryRAcquire,
 		} {
 			ctx := &endsAt{Context: context.WithoutCancel(t.Context()), ended: make(chan struct{})}

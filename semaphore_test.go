@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -123,13 +124,12 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 // The second waiter has not asked the server yet when its turn comes. It waits for the rest of the pause of the first.
 func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 	t.Parallel()
-	type acquire = func(context.Context) (*redimutex.Lease, error)
-	for name, kind := range map[string]func(c *redimutex.Client) (excludes, waits, tries acquire){
-		"permits": func(c *redimutex.Client) (excludes, waits, tries acquire) {
+	for name, kind := range map[string]func(c *redimutex.Client) (excludes, waits, tries locktest.Acquire){
+		"permits": func(c *redimutex.Client) (excludes, waits, tries locktest.Acquire) {
 			s := c.Semaphore("k", 1)
 			return s.Acquire, s.Acquire, s.TryAcquire
 		},
-		"readers": func(c *redimutex.Client) (excludes, waits, tries acquire) {
+		"readers": func(c *redimutex.Client) (excludes, waits, tries locktest.Acquire) {
 			m := c.RWMutex("k")
 			return m.Acquire, m.RAcquire, m.TryRAcquire
 		},

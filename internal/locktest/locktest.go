@@ -2,6 +2,7 @@
 package locktest
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -36,6 +37,9 @@ func Mutex(t testing.TB, pool redimutex.Pool, key string, opts ...redimutex.Opti
 	t.Helper()
 	return Client(t, pool, opts...).Mutex(key)
 }
+
+// An Acquire is a method that acquires a lock and returns its Lease, such as Mutex.Acquire and RWMutex.TryRAcquire.
+type Acquire = func(context.Context) (*redimutex.Lease, error)
 
 // Queue returns the waiters in the queue of a key on a server, the first in line first.
 func Queue(t testing.TB, s *redistest.Server, key string) []string {

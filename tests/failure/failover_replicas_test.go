@@ -144,7 +144,7 @@ func TestAnExtensionOfALockThatLivesLongerNeedsTheReplicasToo(t *testing.T) {
 	client := newClient(t, pool, redimutex.WithReplicas(1, 300*time.Millisecond), redimutex.WithoutRenewal(),
 		redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	leases := make(map[string]*redimutex.Lease)
-	for kind, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+	for kind, acquire := range map[string]locktest.Acquire{
 		"Mutex": client.Mutex("m").Acquire, "MutexAll": client.MutexAll([]string{"a", "b"}).Acquire,
 		"Semaphore": client.Semaphore("s", 1).Acquire,
 		"writer":    client.RWMutex("w").Acquire, "reader": client.RWMutex("r").RAcquire,

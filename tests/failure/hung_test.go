@@ -228,7 +228,7 @@ func TestAFullServerExtendsWhatItSaysItExtends(t *testing.T) {
 	s := redistest.Start(t)
 	client, other := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute)), newClient(t, s.Pool())
 	for kind, ways := range map[string]struct {
-		acquire, try func(context.Context) (*redimutex.Lease, error)
+		acquire, try locktest.Acquire
 	}{
 		"Mutex":     {client.Mutex("m").Acquire, other.Mutex("m").TryAcquire},
 		"Semaphore": {client.Semaphore("s", 1).Acquire, other.Semaphore("s", 1).TryAcquire},

@@ -21,20 +21,6 @@ import (
 
 // These tests show what a call that gives up during its try leaves to the next call in line.
 
-// kinds has the call that acquires each kind of lock, for one key.
-var kinds = map[string]func(*redimutex.Client) func(context.Context) (*redimutex.Lease, error){
-	"mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
-	"writer": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-		return c.RWMutex("k").Acquire
-	},
-	"reader": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-		return c.RWMutex("k").RAcquire
-	},
-	"semaphore": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-		return c.Semaphore("k", 2).Acquire
-	},
-}
-
 // oneAfterTheOther starts n calls at intervals of every. Each gives up after while.
 func oneAfterTheOther(ctx context.Context, n int, every, while time.Duration, acquire func(i int, ctx context.Context)) {
 	var all sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -24,7 +25,7 @@ var long = []redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.Wit
 
 // behind makes one goroutine wait for a locked key and then give up, while acquire waits behind it. Then behind frees the key,
 // and returns how long acquire takes from then on.
-func behind(t *testing.T, gives redimutex.Option, acquire func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error)) (took time.Duration) {
+func behind(t *testing.T, gives redimutex.Option, acquire func(c *redimutex.Client) locktest.Acquire) (took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server, pool := redistest.Virtual(t)
@@ -53,16 +54,16 @@ func TestWhoComesNextInLineWaitsNoLongerThanItsOwnPause(t *testing.T) {
 	t.Parallel()
 	gives := redimutex.WithPollInterval(time.Hour)
 	for name, c := range map[string]struct {
-		acquire func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error)
+		acquire func(c *redimutex.Client) locktest.Acquire
 		most    time.Duration
 	}{
-		"mutex": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		"mutex": {func(c *redimutex.Client) locktest.Acquire {
 			return c.Mutex("k").Acquire
 		}, 50 * time.Millisecond},
-		"writer that polls slowly, too": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		"writer that polls slowly, too": {func(c *redimutex.Client) locktest.Acquire {
 			return c.RWMutex("k", gives).Acquire
 		}, time.Second},
-		"queue": {func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
+		"queue": {func(c *redimutex.Client) locktest.Acquire {
 			return c.Mutex("k", gives, redimutex.WithQueue()).Acquire
 		}, 2 * time.Second},
 	} {

@@ -62,6 +62,18 @@ func work(what string) int {
 	return 0
 }
 
+// kinds has the call that acquires each kind of lock, for one key.
+var kinds = map[string]func(*redimutex.Client) locktest.Acquire{
+	"mutex":     func(c *redimutex.Client) locktest.Acquire { return c.Mutex("k").Acquire },
+	"writer":    func(c *redimutex.Client) locktest.Acquire { return write(c.RWMutex("k")) },
+	"reader":    func(c *redimutex.Client) locktest.Acquire { return read(c.RWMutex("k")) },
+	"semaphore": func(c *redimutex.Client) locktest.Acquire { return c.Semaphore("k", 2).Acquire },
+}
+
+// read and write are the two sides of an RWMutex.
+func read(m *redimutex.RWMutex) locktest.Acquire  { return m.RAcquire }
+func write(m *redimutex.RWMutex) locktest.Acquire { return m.Acquire }
+
 // ways are the options for each way to wait.
 var ways = map[string][]redimutex.Option{
 	"polling": {redimutex.WithPollInterval(5 * time.Millisecond)},
@@ -95,11 +107,11 @@ type call struct {
 	err   error
 }
 
-func start(t testing.TB, acquire func(context.Context) (*redimutex.Lease, error)) *call {
+func start(t testing.TB, acquire locktest.Acquire) *call {
 	return startWith(t, t.Context(), acquire)
 }
 
-func startWith(t testing.TB, ctx context.Context, acquire func(context.Context) (*redimutex.Lease, error)) *call {
+func startWith(t testing.TB, ctx context.Context, acquire locktest.Acquire) *call {
 	c := &call{done: make(chan struct{})}
 	go func() {
 		defer close(c.done)

@@ -72,9 +72,7 @@ func TestAWriterBehindAPlainMutexOfItsClientIsSeenToWaitOnceThatWaitsNoMore(t *t
 func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	const timeout = 40 * time.Second // how long a mark would stay
-	sides := []func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error){
-		(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire,
-	}
+	sides := []func(*redimutex.RWMutex) locktest.Acquire{read, write}
 	for i, set := range []string{"entitled", "writers"} {
 		for name, extended := range map[string]bool{"at once": false, "after an extension": true} {
 			t.Run(set+" "+name, func(t *testing.T) {
@@ -88,7 +86,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 				plain := newMutex(t, s.Pool(), "k", opts...)
 				holder := start(t, plain.Acquire).get(t)
 				m, other := process(t, s, opts), process(t, s, opts)
-				waiter := start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[i](m, ctx) })
+				waiter := start(t, sides[i](m))
 				shown(t, s, set, 1)
 				locktest.WaitQueued(t, s, "k", 1)
 				release(t, holder)
@@ -98,7 +96,7 @@ func TestALockThatAPlainMutexHandsOnLeavesNoMark(t *testing.T) {
 				}
 				release(t, l)
 				began := time.Now()
-				release(t, start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[1-i](other, ctx) }).get(t))
+				release(t, start(t, sides[1-i](other)).get(t))
 				assert.Less(t, time.Since(began), timeout/2)
 			})
 		}
@@ -229,7 +227,7 @@ func TestWhatDeadHoldersHaveLeftIsForgottenWhenTheNextComes(t *testing.T) {
 	s := redistest.Start(t)
 	m := process(t, s, nil)
 	permits := m.Client().Semaphore("s", 2)
-	for set, acquire := range map[string]func(context.Context) (*redimutex.Lease, error){
+	for set, acquire := range map[string]locktest.Acquire{
 		"redimutex:readers:{k}": m.RAcquire, "s": permits.Acquire,
 	} {
 		first := start(t, acquire).get(t)
@@ -265,7 +263,7 @@ func plainThenWriter(t *testing.T, s *redistest.Server, extended bool) bool {
 	before, err := process(t, s, opts[1:]).RAcquire(t.Context()) // without a queue
 	require.NoError(t, err)
 	inQueue := 0
-	queue := func(acquire func(context.Context) (*redimutex.Lease, error)) *call {
+	queue := func(acquire locktest.Acquire) *call {
 		c := start(t, acquire)
 		inQueue++
 		locktest.WaitQueued(t, s, "k", inQueue)

@@ -135,11 +135,7 @@ func TestOneWaiterThatGivesUpLeavesTheOthersOfItsProcessWaiting(t *testing.T) {
 // Each of them sees the others wait, so it leaves the mark of their process to the others.
 func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
 	const timeout = 40 * time.Second // how long the others would see waiters that are gone
-	type verb = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
-	for set, sides := range map[string][2]verb{
-		"writers":  {(*redimutex.RWMutex).Acquire, (*redimutex.RWMutex).RAcquire},
-		"entitled": {(*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire},
-	} {
+	for set, sides := range map[string][2]func(*redimutex.RWMutex) locktest.Acquire{"writers": {write, read}, "entitled": {read, write}} {
 		t.Run(set, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 				opts = append(slices.Clip(opts), redimutex.WithNodeTimeout(timeout), redimutex.WithTTL(time.Hour))
@@ -149,7 +145,7 @@ func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					var waiters [10]*call
 					for i := range waiters {
-						waiters[i] = startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return sides[0](b, ctx) })
+						waiters[i] = startWith(t, ctx, sides[0](b))
 					}
 					shown(t, s, set, 1)
 					redistest.Wait(t, "all to wait", func() bool { return b.Client().Stats().Waiting == len(waiters) })
@@ -159,7 +155,7 @@ func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
 					}
 					release(t, holder)
 					began := time.Now()
-					release(t, start(t, func(ctx context.Context) (*redimutex.Lease, error) { return sides[1](a, ctx) }).get(t))
+					release(t, start(t, sides[1](a)).get(t))
 					require.Less(t, time.Since(began), timeout/2)
 				}
 			})
@@ -253,10 +249,8 @@ func (u undiallable) Get() redis.Conn { return u.pool.Get() }
 
 func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	type acquire = func(*redimutex.RWMutex, context.Context) (*redimutex.Lease, error)
-	var read, write acquire = (*redimutex.RWMutex).RAcquire, (*redimutex.RWMutex).Acquire
 	for name, c := range map[string]struct {
-		first, polls, queues acquire
+		first, polls, queues func(*redimutex.RWMutex) locktest.Acquire
 		polling, queued      string // the sets that show them
 	}{
 		"a reader polls":                {write, read, write, "entitled", "writers"},
@@ -268,13 +262,13 @@ func TestWaitersThatPollAndWaitersThatQueueDoNotWaitForEachOther(t *testing.T) {
 			s := redistest.Start(t)
 			holder, queues := process(t, s, ways["queue"]), process(t, s, ways["queue"])
 			polls := newClient(t, undiallable{s.Pool()}, redimutex.WithQueue()).RWMutex("k")
-			first, err := c.first(holder, t.Context())
+			first, err := c.first(holder)(t.Context())
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // otherwise they would wait for ever
 			defer cancel()
-			poller := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.polls(polls, ctx) })
+			poller := startWith(t, ctx, c.polls(polls))
 			shown(t, s, c.polling, 1)
-			waiter := startWith(t, ctx, func(ctx context.Context) (*redimutex.Lease, error) { return c.queues(queues, ctx) })
+			waiter := startWith(t, ctx, c.queues(queues))
 			shown(t, s, c.queued, 1)
 			locktest.WaitQueued(t, s, "k", 1)
 			release(t, first)

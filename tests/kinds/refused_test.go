@@ -1,8 +1,8 @@
 package kinds_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,28 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
 // eachHold calls f with a hold of each kind. The key has a TTL of a minute, and the server is used by this hold alone.
 func eachHold(t *testing.T, f func(t *testing.T, s *redistest.Server, l *redimutex.Lease)) {
-	for name, way := range map[string]func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error){
-		"Mutex": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) { return c.Mutex("k").Acquire },
-		"writer": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-			return c.RWMutex("k").Acquire
-		},
-		"reader": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-			return c.RWMutex("k").RAcquire
-		},
-		"permit": func(c *redimutex.Client) func(context.Context) (*redimutex.Lease, error) {
-			return c.Semaphore("k", 2).Acquire
-		},
-	} {
+	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			c := newClient(t, s.Pool(), redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
-			l, err := way(c)(t.Context())
+			l, err := kind(newClient(t, s.Pool(), unhurried...))(t.Context())
 			require.NoError(t, err)
 			f(t, s, l)
 		})
@@ -54,6 +43,12 @@ func TestAnExtensionThatAReplicaRefusesIsNone(t *testing.T) {
 	})
 }
 
+// limited makes a user who may do all that the rules leave, and returns a pool for that user. A second call changes the rules.
+func limited(s *redistest.Server, rules ...string) *redis.Pool {
+	s.SetUser("limited", append([]string{"reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
+	return s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret"))
+}
+
 // A key without a TTL would never expire, and because of it a Semaphore would be refused for good.
 func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 	t.Parallel()
@@ -62,17 +57,16 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 		t.Run(fmt.Sprintf("queue=%t", queue), func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-pexpire")
-			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
+			opts := slices.Clone(unhurried)
 			if queue {
 				opts = append(opts, redimutex.WithQueue())
 			}
 			may := newClient(t, s.Pool(), opts...)
-			maynot := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")), opts...)
+			maynot := newClient(t, limited(s, "-pexpire"), opts...)
 
 			held, err := may.Mutex("held").Acquire(t.Context())
 			require.NoError(t, err)
-			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+			for _, way := range []locktest.Acquire{
 				maynot.Semaphore("s", 2).Acquire, maynot.RWMutex("rw").RAcquire, maynot.RWMutex("held").Acquire, maynot.RWMutex("held").RAcquire,
 			} {
 				_, err := way(t.Context())
@@ -81,7 +75,7 @@ func TestAUserWhoMaySetNoTTLLeavesNothingWithoutOne(t *testing.T) {
 			}
 			withTTLs(t, s)
 			release(t, held)
-			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+			for _, way := range []locktest.Acquire{
 				may.Semaphore("s", 2).Acquire, may.RWMutex("rw").RAcquire, may.RWMutex("held").RAcquire,
 			} {
 				l, err := way(t.Context())
@@ -103,7 +97,7 @@ func TestAReaderThatIsRefusedIsNotIn(t *testing.T) {
 			s.SetUser("limited", "on", ">secret", "~*", "&*", "+@all", "-"+command)
 			opts := []redimutex.Option{redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10 * time.Second)}
 			may := newClient(t, s.Pool(), opts...)
-			maynot := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")), opts...)
+			maynot := newClient(t, limited(s, "-pexpire"), opts...)
 
 			_, err := maynot.RWMutex("k").RAcquire(t.Context())
 			assert.ErrorContains(t, err, "script")
@@ -120,14 +114,9 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			set := func(rules ...string) {
-				s.SetUser("limited", append([]string{"reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
-			}
-			set()
-			c := newClient(t, s.Pool(redis.DialUsername("limited"), redis.DialPassword("secret")),
-				redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(10*time.Second))
+			c := newClient(t, limited(s), unhurried...)
 			var leases []*redimutex.Lease
-			for _, way := range []func(context.Context) (*redimutex.Lease, error){
+			for _, way := range []locktest.Acquire{
 				c.Mutex("m").Acquire, c.Semaphore("s", 2).Acquire, c.RWMutex("w").Acquire, c.RWMutex("r").RAcquire,
 			} {
 				l, err := way(t.Context())
@@ -138,7 +127,7 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 			for name := range strings.SplitSeq(command, "|") {
 				rules = append(rules, "-"+name)
 			}
-			set(rules...)
+			limited(s, rules...)
 			refused := 0
 			for _, l := range leases {
 				if err := l.Extend(t.Context(), time.Minute); err != nil {
@@ -149,7 +138,7 @@ func TestAUserWhoMayNotReadALockHasNotLostIt(t *testing.T) {
 				assert.NoError(t, l.Err())
 			}
 			assert.Positive(t, refused)
-			set()
+			limited(s)
 			for _, l := range leases {
 				assert.NoError(t, l.Extend(t.Context(), time.Minute))
 				release(t, l)

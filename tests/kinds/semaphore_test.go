@@ -171,7 +171,7 @@ func TestAShorterExtensionTakesNoTimeFromAPermitOrAReader(t *testing.T) {
 	s := redistest.Start(t)
 	semaphore := newSemaphore(t, s, 2)
 	readers := newClient(t, s.Pool()).RWMutex("readers")
-	for _, get := range []func(context.Context) (*redimutex.Lease, error){semaphore.Acquire, readers.RAcquire} {
+	for _, get := range []locktest.Acquire{semaphore.Acquire, readers.RAcquire} {
 		l, err := get(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, l.Extend(t.Context(), time.Hour))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -20,13 +21,13 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 	t.Parallel()
 	s := redistest.Start(t)
 	var inside atomic.Int64 // the number of readers; a writer counts as -1000
-	read := func(l *redimutex.Lease) {
+	reading := func(l *redimutex.Lease) {
 		assert.Positive(t, inside.Add(1))
 		time.Sleep(rand.N(2 * time.Millisecond))
 		assert.NoError(t, l.Err())
 		inside.Add(-1)
 	}
-	write := func(l *redimutex.Lease) {
+	writing := func(l *redimutex.Lease) {
 		assert.EqualValues(t, -1000, inside.Add(-1000))
 		time.Sleep(rand.N(2 * time.Millisecond))
 		assert.NoError(t, l.Err())
@@ -42,6 +43,25 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 	var reads, writes, downgrades, plains atomic.Int64
 	for _, m := range all {
 		plain := m.Client().Mutex("k")
+		downgraded := func(l *redimutex.Lease) {
+			writing(l)
+			assert.NoError(t, l.Downgrade(t.Context()))
+			reading(l)
+		}
+		verbs := []struct {
+			acquire locktest.Acquire
+			hold    func(*redimutex.Lease)
+			holds   *atomic.Int64
+		}{
+			{m.RAcquire, reading, &reads},
+			{m.RAcquire, reading, &reads},
+			{m.RAcquire, reading, &reads},
+			{m.TryRAcquire, reading, &reads},
+			{m.TryAcquire, writing, &writes},
+			{m.Acquire, writing, &writes},
+			{m.Acquire, downgraded, &downgrades},
+			{plain.Acquire, writing, &plains},
+		}
 		for range 4 {
 			group.Go(func() {
 				for range 30 {
@@ -49,45 +69,11 @@ func TestReadersAndWritersOfAllWaysExcludeEachOtherAndLeaveNothing(t *testing.T)
 					if rand.IntN(3) == 0 {
 						ctx = t.Context()
 					}
-					switch rand.IntN(8) {
-					case 0, 1, 2:
-						if l, err := m.RAcquire(ctx); err == nil {
-							read(l)
-							assert.NoError(t, l.Release(t.Context()))
-							reads.Add(1)
-						}
-					case 3:
-						if l, err := m.TryRAcquire(ctx); err == nil {
-							read(l)
-							assert.NoError(t, l.Release(t.Context()))
-							reads.Add(1)
-						}
-					case 4:
-						if l, err := m.TryAcquire(ctx); err == nil {
-							write(l)
-							assert.NoError(t, l.Release(t.Context()))
-							writes.Add(1)
-						}
-					case 5:
-						if l, err := plain.Acquire(ctx); err == nil {
-							write(l)
-							assert.NoError(t, l.Release(t.Context()))
-							plains.Add(1)
-						}
-					case 6:
-						if l, err := m.Acquire(ctx); err == nil {
-							write(l)
-							assert.NoError(t, l.Release(t.Context()))
-							writes.Add(1)
-						}
-					case 7:
-						if l, err := m.Acquire(ctx); err == nil {
-							write(l)
-							assert.NoError(t, l.Downgrade(t.Context()))
-							read(l)
-							assert.NoError(t, l.Release(t.Context()))
-							downgrades.Add(1)
-						}
+					verb := verbs[rand.IntN(len(verbs))]
+					if l, err := verb.acquire(ctx); err == nil {
+						verb.hold(l)
+						assert.NoError(t, l.Release(t.Context()))
+						verb.holds.Add(1)
 					}
 					cancel()
 				}
