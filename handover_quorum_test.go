@@ -89,18 +89,12 @@ func TestTakersThatSplitTheVotesLeaveTheHandoverGood(t *testing.T) {
 	}
 }
 
-// takeEverywhere locks m on all servers. If a try passes over a server that was slow, an extension regains its vote.
+// takeEverywhere locks m on all servers.
 func takeEverywhere(t *testing.T, all locktest.Servers, m *redimutex.Mutex) *redimutex.Lease {
 	t.Helper()
 	l, err := m.Acquire(t.Context())
 	require.NoError(t, err)
-	n := 0
-	redistest.Wait(t, "all servers have the lock", func() bool {
-		if n++; n%100 == 0 {
-			require.NoError(t, l.Extend(t.Context(), 10*time.Minute))
-		}
-		return !slices.ContainsFunc(all, func(s *redistest.Server) bool { return s.Get(m.Key()) != l.Token() })
-	})
+	all.Everywhere(t, m.Key(), l, 10*time.Minute)
 	return l
 }
 
@@ -319,12 +313,7 @@ func TestALeaseIsRenewedThatARepeatedTakeOverHasFound(t *testing.T) {
 	t.Parallel()
 	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", time.Minute)
-	var fronts []*redistest.Front
-	var pools []redimutex.Pool
-	for _, s := range all {
-		f := redistest.NewFront(t, s)
-		fronts, pools = append(fronts, f), append(pools, f.Pool())
-	}
+	fronts, pools := all.Fronts(t)
 	client := newClientOver(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Second))
 	learnClocks(t, all, client)
 	m := client.Mutex("k")
@@ -345,12 +334,7 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	all := locktest.Start(t, 3)
 	h := handOverEverywhere(t, all, "k", 2*time.Minute)
 	given := all[0].Get("k")
-	fronts := make([]*redistest.Front, 3)
-	pools := make([]redimutex.Pool, 3)
-	for i, s := range all {
-		fronts[i] = redistest.NewFront(t, s)
-		pools[i] = fronts[i].Pool()
-	}
+	fronts, pools := all.Fronts(t)
 	client := newClientOver(t, pools, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(3*time.Second))
 	learnClocks(t, all, client)
 	m := client.Mutex("k")
@@ -371,17 +355,13 @@ func TestATakerWhoseRepeatFailsGivesNoMoreTimeThanTheHandoverHad(t *testing.T) {
 // fronted returns a Client that reaches the servers through fronts. It knows their clocks, and they know the scripts.
 func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*redistest.Front, *redimutex.Client) {
 	t.Helper()
-	fronts, pools := make([]*redistest.Front, len(all)), make([]redimutex.Pool, len(all))
-	for i, s := range all {
-		fronts[i] = redistest.NewFront(t, s)
-		pools[i] = fronts[i].Pool()
-	}
+	fronts, pools := all.Fronts(t)
 	warm := newClientOver(t, pools, patient).Mutex("k")
 	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
 	require.NoError(t, warm.UnlockContext(t.Context()))
 	client := newClientOver(t, pools, opts...)
 	learnClocks(t, all, client)
-	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
+	redistest.Wait(t, "all are free", func() bool { return all.All("k", "") })
 	return fronts, client
 }
 
@@ -829,7 +809,7 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 	warm := newClientOver(t, pools, patient).Mutex("k")
 	require.NoError(t, warm.TakeOver(t.Context(), handOverEverywhere(t, all, "k", time.Minute)))
 	require.NoError(t, warm.UnlockContext(t.Context()))
-	redistest.Wait(t, "all are free", func() bool { return all[0].Get("k")+all[1].Get("k")+all[2].Get("k") == "" })
+	redistest.Wait(t, "all are free", func() bool { return all.All("k", "") })
 	client := newClientOver(t, pools, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(3*time.Second))
 	learnClocks(t, all, client)
 	m, h := client.Mutex("k"), handOverEverywhere(t, all, "k", time.Hour)

@@ -1,7 +1,6 @@
 package redimutex_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -43,9 +42,7 @@ func TestAMutexAllOutlivesServersThatRestartOneAfterTheOther(t *testing.T) {
 	both, other := all.Client(t, opts...).MutexAll([]string{"a", "b"}), all.Client(t, opts...)
 	l, err := both.Acquire(t.Context())
 	require.NoError(t, err)
-	everywhere := func() bool {
-		return !slices.ContainsFunc(all, func(s *redistest.Server) bool { return s.Get("a") != l.Token() || s.Get("b") != l.Token() })
-	}
+	everywhere := func() bool { return all.All("a", l.Token()) && all.All("b", l.Token()) }
 	for _, s := range all {
 		redistest.Wait(t, "the keys on all servers", everywhere)
 		s.Restart()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,34 @@ func (s Servers) Pools() (pools []*redis.Pool, asPools []redimutex.Pool) {
 		pools, asPools = append(pools, p), append(asPools, p)
 	}
 	return pools, asPools
+}
+
+// Fronts starts a Front of each server, and returns new pools over the Fronts.
+func (s Servers) Fronts(t testing.TB) (fronts []*redistest.Front, pools []redimutex.Pool) {
+	t.Helper()
+	for _, server := range s {
+		f := redistest.NewFront(t, server)
+		fronts, pools = append(fronts, f), append(pools, f.Pool())
+	}
+	return fronts, pools
+}
+
+// All reports whether every server has this value under the key; "" stands for a key that is free.
+func (s Servers) All(key, value string) bool {
+	return !slices.ContainsFunc(s, func(server *redistest.Server) bool { return server.Get(key) != value })
+}
+
+// Everywhere waits until all servers have the lock, and not only a majority. If the try passed over a server that was slow for
+// a moment, an extension to ttl regains its vote.
+func (s Servers) Everywhere(t testing.TB, key string, l *redimutex.Lease, ttl time.Duration) {
+	t.Helper()
+	looks := 0
+	redistest.Wait(t, "all servers have the lock", func() bool {
+		if looks++; looks%100 == 0 {
+			require.NoError(t, l.Extend(t.Context(), ttl))
+		}
+		return s.All(key, l.Token())
+	})
 }
 
 // Client returns a Client over all of the servers, with pools of its own.

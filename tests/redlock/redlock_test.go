@@ -37,9 +37,7 @@ func TestRedlockExcludesOverSeveralServers(t *testing.T) {
 		pools, asPools := c.Pools()
 		m := redimutex.NewRedlock(asPools, "k", redimutex.WithTTL(time.Minute), redimutex.WithOwner("first"))
 		m.Lock()
-		redistest.Wait(t, "the key on every server", func() bool {
-			return !slices.ContainsFunc(c, func(s *redistest.Server) bool { return s.Get("k") != m.Lease().Token() })
-		})
+		redistest.Wait(t, "the key on every server", func() bool { return c.All("k", m.Lease().Token()) })
 		other := c.Client(t, redimutex.WithTTL(time.Minute)).Mutex("k")
 		err := other.TryLockContext(t.Context())
 		require.ErrorIs(t, err, redimutex.ErrLocked)
@@ -211,9 +209,7 @@ func TestRedlockHoldOutlivesAMinorityThatLostItsData(t *testing.T) {
 	m := client.Mutex("k")
 	m.Lock()
 	l := m.Lease()
-	redistest.Wait(t, "the key on every server", func() bool {
-		return !slices.ContainsFunc(c, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
-	})
+	redistest.Wait(t, "the key on every server", func() bool { return c.All("k", l.Token()) })
 	c[0].Restart()
 	assert.ErrorIs(t, c.Client(t).Mutex("k").TryLockContext(t.Context()), redimutex.ErrLocked, "the empty one is no quorum")
 	renewed := client.Stats().Renewed
@@ -253,7 +249,7 @@ func TestRedlockUnlockTellsThatTooFewAnswered(t *testing.T) {
 	m := c.Client(t, redimutex.WithTTL(20*time.Second)).Mutex("k")
 	m.Lock()
 	l := m.Lease()
-	redistest.Wait(t, "all votes", func() bool { return c[0].Exists("k") && c[1].Exists("k") && c[2].Exists("k") })
+	redistest.Wait(t, "all votes", func() bool { return c.All("k", l.Token()) })
 	c[0].Kill()
 	c[1].Kill()
 	err := l.Extend(t.Context(), time.Minute)

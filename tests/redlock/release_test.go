@@ -27,9 +27,7 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 			for range 3 {
 				require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 				token := m.Lease().Token()
-				redistest.Wait(t, "the lock on all servers", func() bool {
-					return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
-				})
+				redistest.Wait(t, "the lock on all servers", func() bool { return servers.All("k", token) })
 				// The release arrives late at two servers. Two of the other three hang right after it.
 				var delayed atomic.Int64
 				for _, f := range fronts[3:] {
@@ -65,14 +63,10 @@ func TestOurOwnReleaseNeverStandsInOurWay(t *testing.T) {
 }
 
 // behindFronts starts n servers with a Front each, and a Client over them.
-func behindFronts(t *testing.T, n int, opts ...redimutex.Option) ([]*redistest.Server, []*redistest.Front, *redimutex.Client) {
+func behindFronts(t *testing.T, n int, opts ...redimutex.Option) (locktest.Servers, []*redistest.Front, *redimutex.Client) {
 	t.Helper()
-	servers, fronts, pools := make([]*redistest.Server, n), make([]*redistest.Front, n), make([]redimutex.Pool, n)
-	for i := range servers {
-		servers[i] = redistest.Start(t)
-		fronts[i] = redistest.NewFront(t, servers[i])
-		pools[i] = fronts[i].Pool()
-	}
+	servers := locktest.Start(t, n)
+	fronts, pools := servers.Fronts(t)
 	return servers, fronts, patientClient(t, pools, opts...)
 }
 

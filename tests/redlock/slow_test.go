@@ -45,7 +45,7 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 	for range 3 {
 		if held {
 			require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
-			heldOn(t, servers[1:], m)
+			servers[1:].Everywhere(t, "k", m.Lease(), time.Minute)
 		}
 		servers[0].Kill()
 		servers[1].Pause()
@@ -70,20 +70,6 @@ func slowBesideDead(t *testing.T, held bool, call func(m *redimutex.Mutex) error
 			}
 		}
 	}
-}
-
-// heldOn waits until these servers have the lock. A server that a busy machine kept from answering was passed over. An
-// extension asks that server for its vote again, sooner than the first renewal would.
-func heldOn(t *testing.T, servers locktest.Servers, m *redimutex.Mutex) {
-	t.Helper()
-	l := m.Lease()
-	redistest.Wait(t, "the servers have the lock", func() bool {
-		if !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() }) {
-			return true
-		}
-		require.NoError(t, l.Extend(t.Context(), time.Minute))
-		return false
-	})
 }
 
 func TestASlowServerIsAskedWhenAnotherIsDead(t *testing.T) {
@@ -133,7 +119,7 @@ func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error
 	l := m.Lease()
 	for _, s := range servers[:2] { // unless the first server's vote is regained, the second restart ends the lease
 		redistest.Wait(t, "the lock on all servers", func() bool {
-			return l.Err() != nil || !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
+			return l.Err() != nil || servers.All("k", l.Token())
 		})
 		s.Kill()
 		redistest.Wait(t, "a renewal without it", func() bool { return l.Err() != nil || time.Until(l.Until()) > ttl/2 })
@@ -144,9 +130,7 @@ func heldWhileServersRestart(t *testing.T, opts ...redimutex.Option) (lost error
 		return l.Err()
 	}
 	require.NoError(t, m.UnlockContext(t.Context()))
-	redistest.Wait(t, "nothing is left", func() bool {
-		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
-	})
+	redistest.Wait(t, "nothing is left", func() bool { return servers.All("k", "") })
 	return nil
 }
 
@@ -158,9 +142,7 @@ func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	require.NoError(t, m.LockContext(t.Context(), 20*time.Second))
 	require.NoError(t, m.Lease().Extend(t.Context(), time.Minute)) // all servers know the scripts now
 	token := m.Lease().Token()
-	redistest.Wait(t, "the lock on all servers", func() bool {
-		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != token })
-	})
+	redistest.Wait(t, "the lock on all servers", func() bool { return servers.All("k", token) })
 	late := make(chan struct{})
 	var commands atomic.Int64
 	fronts[2].On(func(command []string) redistest.Fate { // the first command about the lock finds it gone
@@ -176,7 +158,7 @@ func TestAVoteThatIsRegainedAfterTheReleaseIsGivenBack(t *testing.T) {
 	require.NoError(t, m.UnlockContext(t.Context()))
 	time.Sleep(400 * time.Millisecond)                 // until it has arrived
 	redistest.Wait(t, "nothing is left", func() bool { // it would be there for a minute
-		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != "" })
+		return servers.All("k", "")
 	})
 }
 
@@ -186,9 +168,7 @@ func TestNoVoteIsRegainedForALeaseThatWasLost(t *testing.T) {
 	servers, fronts, client := behindFronts(t, 3, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second), redimutex.WithFencing())
 	l, err := client.Mutex("k").Acquire(t.Context())
 	require.NoError(t, err)
-	redistest.Wait(t, "the lock on all servers", func() bool {
-		return !slices.ContainsFunc(servers, func(s *redistest.Server) bool { return s.Get("k") != l.Token() })
-	})
+	redistest.Wait(t, "the lock on all servers", func() bool { return servers.All("k", l.Token()) })
 	raising, lost := make(chan struct{}), make(chan struct{})
 	raises := sync.OnceFunc(func() { close(raising) }) // it comes twice if the server does not know the script
 	fronts[2].On(func(command []string) redistest.Fate {
