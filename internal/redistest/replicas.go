@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"testing"
@@ -33,6 +34,18 @@ func (s *Server) Role() string {
 		return word
 	}
 	return ""
+}
+
+// CheckRole is a TestOnBorrow of pools that follow a primary: it refuses the connections to any other server.
+func CheckRole(c redis.Conn, _ time.Time) error {
+	role, err := redis.Values(c.Do("ROLE"))
+	if err != nil {
+		return err
+	}
+	if word, _ := redis.String(role[0], nil); word != "master" {
+		return errors.New("the server is no primary (any more)")
+	}
+	return nil
 }
 
 // Online returns how many replicas have acknowledged something that the server wrote: their first synchronisation is over.

@@ -17,8 +17,7 @@ func closing(t *testing.T, opts ...redimutex.Option) (*redistest.Server, *redist
 	t.Helper()
 	s := redistest.Start(t)
 	front := redistest.NewFront(t, s)
-	pool, err := redimutex.NewPool("redis://" + front.Addr())
-	require.NoError(t, err)
+	pool := redimutex.NewPoolAt("tcp", front.Addr())
 	t.Cleanup(func() { pool.Close() })
 	return s, front, redimutex.NewClient([]redimutex.Pool{pool}, opts...)
 }

@@ -28,14 +28,7 @@ func following(t *testing.T, board *switchboard) map[string]redimutex.Pool {
 		if time.Since(used) < time.Second {
 			return nil
 		}
-		role, err := redis.Values(c.Do("ROLE"))
-		if err != nil {
-			return err
-		}
-		if word, _ := redis.String(role[0], nil); word != "master" {
-			return errors.New("not the primary")
-		}
-		return nil
+		return redistest.CheckRole(c, used)
 	}
 	return map[string]redimutex.Pool{
 		"without a role check":                  board.pool(t),
@@ -127,7 +120,7 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	board := at(primary.Addr())
 	pool := board.pool(t)
 	pool.MaxIdle = many
-	keepIdle(t, pool, many)
+	idle(t, pool, many)
 	opts := []redimutex.Option{redimutex.WithQueue(), redimutex.WithTTL(20 * time.Second), redimutex.WithNodeTimeout(9 * time.Second)}
 	primary.Do("SET", "k", "another holder")
 	for i := range 2 * many {
@@ -145,27 +138,13 @@ func TestTheListenerFollowsAPlannedFailoverWithManyIdleConnections(t *testing.T)
 	assert.Greater(t, pool.IdleCount(), many/2)
 }
 
-// keepIdle gives the pool n idle connections.
-func keepIdle(t *testing.T, pool *redis.Pool, n int) {
-	t.Helper()
-	var idle []redis.Conn
-	for range n {
-		c := pool.Get()
-		require.NoError(t, c.Err())
-		idle = append(idle, c)
-	}
-	for _, c := range idle {
-		c.Close()
-	}
-}
-
 // A waiter with two places in the queue is called once in vain, which costs the others a hand-off.
 func TestAPlannedFailoverLeavesEachWaiterOnePlaceInTheQueue(t *testing.T) {
 	t.Parallel()
 	primary, replicas := redistest.Replicas(t, 1)
 	board := at(primary.Addr())
 	pool := board.pool(t)
-	keepIdle(t, pool, 5)
+	idle(t, pool, 5)
 	var tries atomic.Int64
 	waiting := newClient(t, pool, redimutex.WithQueue(), redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(9*time.Second),
 		redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { tries.Add(1) }}))
@@ -194,7 +173,7 @@ func TestTheFirstOperationsAfterAPlannedFailoverReachTheNewPrimary(t *testing.T)
 		require.NoError(t, err)
 		leases = append(leases, l)
 	}
-	keepIdle(t, pool, 20)
+	idle(t, pool, 20)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
 	require.NoError(t, client.Mutex("k").TryLockContext(t.Context()))
@@ -243,7 +222,7 @@ func TestLeasesWithReplicasFollowAPlannedFailoverTogether(t *testing.T) {
 	for i := range 3 {
 		require.NoError(t, client.Mutex(strconv.Itoa(i)).LockContext(t.Context(), 0))
 	}
-	keepIdle(t, pool, many)
+	idle(t, pool, many)
 	board.to(replicas[0].Addr())
 	primary.FailoverTo(replicas[0])
 	over.Store(true)
@@ -261,7 +240,7 @@ func TestADemotedServerThatServesNoStaleDataIsLeftLikeAnyOther(t *testing.T) {
 	client := newClient(t, pool, redimutex.WithTTL(time.Minute), redimutex.WithNodeTimeout(20*time.Second))
 	l, err := client.Mutex("l").Acquire(t.Context())
 	require.NoError(t, err)
-	keepIdle(t, pool, 20)
+	idle(t, pool, 20)
 	redistest.Wait(t, "the replica has the lock", func() bool { return replicas[0].Exists("l") })
 	replicas[0].Promote()
 	primary.Do("CONFIG", "SET", "replica-serve-stale-data", "no")

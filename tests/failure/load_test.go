@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -159,12 +157,4 @@ func clients(t testing.TB, n int, pools func() []redimutex.Pool, opts ...redimut
 		all = append(all, c)
 	}
 	return all
-}
-
-func newPool(s *redistest.Server) *redis.Pool {
-	p, err := redimutex.NewPool(s.URL())
-	if err != nil {
-		panic(err)
-	}
-	return p
 }

@@ -48,7 +48,7 @@ func TestMixedCallsOfSeveralClientsExcludeEachOtherAndLeaveNothing(t *testing.T)
 		pool func(s *redistest.Server) redimutex.Pool
 	}
 	plain := func(s *redistest.Server) redimutex.Pool { return s.Pool() }
-	punctual := func(s *redistest.Server) redimutex.Pool { return newPool(s) }
+	punctual := func(s *redistest.Server) redimutex.Pool { return redimutex.NewPoolAt("tcp", s.Addr()) }
 	one := func(s *redistest.Server) redimutex.Pool { p := s.Pool(); p.MaxActive = 1; p.Wait = true; return p }
 	mixed := [][]redimutex.Option{{queue, fenced, reuse}, {queue, fenced}, {fenced}, {fenced, reuse}}
 	all := [][]redimutex.Option{{queue, fenced, reuse}}
@@ -121,11 +121,11 @@ func TestCloseInTheMiddleOfEverythingLeavesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	// After Close there is no second try, so a late machine must not make a try fail.
 	patient := redimutex.WithNodeTimeout(30 * time.Second)
-	stay := redimutex.NewClient([]redimutex.Pool{newPool(s)}, ttl, patient, queue, fenced)
+	stay := redimutex.NewClient([]redimutex.Pool{redimutex.NewPoolAt("tcp", s.Addr())}, ttl, patient, queue, fenced)
 	defer stay.Close()
 	b := newBook(t)
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-		cs := clients(t, 2, func() []redimutex.Pool { return []redimutex.Pool{newPool(s)} }, ttl, patient)
+		cs := clients(t, 2, func() []redimutex.Pool { return []redimutex.Pool{redimutex.NewPoolAt("tcp", s.Addr())} }, ttl, patient)
 		var w sync.WaitGroup
 		for _, c := range cs {
 			w.Go(func() { time.Sleep(rand.N(30 * time.Millisecond)); c.Close() })

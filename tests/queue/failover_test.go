@@ -29,7 +29,7 @@ func primaryPool(t testing.TB, servers []*redistest.Server, stray func() bool) *
 			}
 			for _, s := range servers {
 				c, err := redis.Dial("tcp", s.Addr(), redis.DialReadTimeout(slow))
-				if err == nil && checkRole(c, time.Time{}) == nil {
+				if err == nil && redistest.CheckRole(c, time.Time{}) == nil {
 					return c, nil
 				}
 				if err == nil {
@@ -38,21 +38,10 @@ func primaryPool(t testing.TB, servers []*redistest.Server, stray func() bool) *
 			}
 			return nil, errors.New("no primary")
 		},
-		TestOnBorrow: checkRole,
+		TestOnBorrow: redistest.CheckRole,
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
-}
-
-func checkRole(c redis.Conn, _ time.Time) error {
-	role, err := redis.Values(c.Do("ROLE"))
-	if err != nil {
-		return err
-	}
-	if word, _ := redis.String(role[0], nil); word != "master" {
-		return errors.New("the server is no primary (any more)")
-	}
-	return nil
 }
 
 func TestNoTwoLeasesAreValidAtOnceWhereDiallingSometimesEndsAtTheReplica(t *testing.T) {
