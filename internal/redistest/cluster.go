@@ -3,6 +3,7 @@ package redistest
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,38 +25,43 @@ const slots = 16384
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	Differs(t, "is no cluster")
-	c := &Cluster{t: t}
-	for range 6 {
-		n := startNode(t)
+	nodes := make([]*Server, 6)
+	for i := range nodes {
+		nodes[i] = startNode(t)
+	}
+	return FormCluster(t, nodes, func(i int) []any {
+		host, port, _ := net.SplitHostPort(nodes[i].addr)
+		return []any{host, port}
+	})
+}
+
+// FormCluster makes a Cluster of six nodes that know nothing of each other. meet returns the arguments of the CLUSTER MEET by
+// which the first node finds another one.
+func FormCluster(t testing.TB, nodes []*Server, meet func(node int) []any) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, Nodes: nodes}
+	for i, n := range nodes {
 		id, err := redis.String(n.Do("CLUSTER", "MYID"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Nodes, c.ids = append(c.Nodes, n), append(c.ids, id)
-	}
-	for i, n := range c.Nodes {
+		c.ids = append(c.ids, id)
 		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1) // all different, or the nodes would have to settle that first
 		if i > 0 {
-			host, port, _ := net.SplitHostPort(n.addr)
-			c.Nodes[0].Do("CLUSTER", "MEET", host, port)
+			nodes[0].Do("CLUSTER", append([]any{"MEET"}, meet(i)...)...)
 		}
 	}
-	for i, n := range c.Nodes[:3] {
+	for i, n := range nodes[:3] {
 		n.addSlots(i*slots/3, (i+1)*slots/3)
 	}
 	Wait(t, "the nodes know each other", func() bool {
-		for _, n := range c.Nodes {
-			if n.clusterInfo("cluster_known_nodes") != "6" {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(nodes, func(n *Server) bool { return n.clusterInfo("cluster_known_nodes") != "6" })
 	})
-	for i, n := range c.Nodes[3:] {
+	for i, n := range nodes[3:] {
 		n.Do("CLUSTER", "REPLICATE", c.ids[i])
 	}
 	Wait(t, "the cluster is complete", func() bool {
-		for i, n := range c.Nodes {
+		for i, n := range nodes {
 			if n.clusterInfo("cluster_state") != "ok" || i < 3 && n.Online() != 1 || i >= 3 && n.Role() != "slave" {
 				return false
 			}
@@ -63,6 +69,14 @@ func StartCluster(t testing.TB) *Cluster {
 		return c.agreed()
 	})
 	return c
+}
+
+// Home returns which of the three primaries a slot belongs to at first.
+func Home(slot int) (node int) {
+	for slot >= (node+1)*slots/3 {
+		node++
+	}
+	return node
 }
 
 // agreed reports whether every node knows the replica of each primary. Without that a replica is not elected.
@@ -82,7 +96,7 @@ func startNode(t testing.TB) *Server {
 	s := &Server{t: t, build: Builds()[0], dir: t.TempDir(), args: append([]string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
 		"--cluster-replica-validity-factor", "0",
-	}, replicating...)}
+	}, Replicating...)}
 	s.launch(true)
 	return s
 }

@@ -20,7 +20,7 @@ var unknown = regexp.MustCompile("unknown (sub)?command|is not supported") // th
 // Do runs a command on a connection that no other caller uses, and fails the test if that fails.
 func (s *Server) Do(command string, args ...any) any {
 	s.t.Helper()
-	reply, err := s.try(command, args...)
+	reply, err := s.Try(command, args...)
 	switch {
 	case err != nil && s.mini != nil && unknown.MatchString(err.Error()):
 		s.t.Skipf("miniredis has no %s: %v%s", command, err, onlyReal)
@@ -30,7 +30,8 @@ func (s *Server) Do(command string, args ...any) any {
 	return reply
 }
 
-func (s *Server) try(command string, args ...any) (any, error) {
+// Try runs a command as Do does, and returns the error.
+func (s *Server) Try(command string, args ...any) (any, error) {
 	if c := s.line.take(); c != nil {
 		reply, err := c.Do(command, args...)
 		var refused redis.Error

@@ -14,18 +14,18 @@ import (
 // installed.
 func Replicas(t testing.TB, n int) (primary *Server, replicas []*Server) {
 	t.Helper()
-	primary = Real(t, replicating...)
+	primary = Real(t, Replicating...)
 	host, port, _ := net.SplitHostPort(primary.addr)
 	for range n {
-		replicas = append(replicas, Real(t, slices.Concat(replicating, []string{"--replicaof", host, port})...))
+		replicas = append(replicas, Real(t, slices.Concat(Replicating, []string{"--replicaof", host, port})...))
 	}
 	Wait(t, "the replicas are in step with their primary", func() bool { return primary.Online() == n })
 	return primary, replicas
 }
 
-// replicating are the settings with which replicas are in step after a second. By default a primary waits 5 s for more
+// Replicating are the settings with which replicas are in step after a second. By default a primary waits 5 s for more
 // replicas, and sends them a PING every 10 s.
-var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
+var Replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 
 // Role returns the server's own view of its role: master, slave or sentinel; or "" if it does not answer.
 func (s *Server) Role() string {

@@ -24,12 +24,19 @@ func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	primary, replicas := Replicas(t, 2)
 	g := &Sentinel{Name: "main", Servers: append([]*Server{primary}, replicas...)}
+	g.Sentinels = WatchTogether(t, g.Name, primary.addr)
+	return g
+}
+
+// WatchTogether starts three Sentinels for the primary at addr, which has two replicas. They know each other and the replicas.
+func WatchTogether(t testing.TB, name, addr string) (sentinels []*Server) {
+	t.Helper()
 	for range 3 {
-		g.Sentinels = append(g.Sentinels, Watch(t, g.Name, primary.addr))
+		sentinels = append(sentinels, Watch(t, name, addr))
 	}
 	Wait(t, "the Sentinels know each other and the replicas", func() bool {
-		for _, s := range g.Sentinels {
-			reply, _ := redis.Values(s.Do("SENTINEL", "master", g.Name), nil)
+		for _, s := range sentinels {
+			reply, _ := redis.Values(s.Do("SENTINEL", "master", name), nil)
 			about, _ := redis.StringMap(reply, nil)
 			if about["num-other-sentinels"] != "2" || about["num-slaves"] != "2" || about["flags"] != "master" {
 				return false
@@ -37,7 +44,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		}
 		return true
 	})
-	return g
+	return sentinels
 }
 
 // Watch starts a Sentinel for the primary at addr. The Sentinel writes what it learns into its configuration file.
@@ -92,18 +99,24 @@ func (g *Sentinel) Primary() *Server {
 	return primary
 }
 
-// Failover orders a Sentinel to make a replica the primary, and waits until primary returns a new one. primary is called again
-// and again. Sentinels that are late give a failover up, so Failover repeats the order.
+// Failover orders a Sentinel to make a replica the primary, and waits until primary returns another server than before. It
+// calls primary again and again, which returns nil while there is none. Sentinels that are late give a failover up, so it
+// repeats the order.
 func (g *Sentinel) Failover(t testing.TB, by *Server, primary func() *Server) *Server {
 	t.Helper()
+	var old *Server
+	Wait(t, "there is a primary", func() bool {
+		old = primary()
+		return old != nil
+	})
 	const again, patience = 15 * time.Second, 2 * time.Minute
 	var ordered time.Time
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
-		if now := primary(); now != nil && now != g.Servers[0] {
+		if now := primary(); now != nil && now != old {
 			return now
 		}
 		if time.Since(ordered) > again {
-			if _, err := by.try("SENTINEL", "FAILOVER", g.Name); err == nil {
+			if _, err := by.Try("SENTINEL", "FAILOVER", g.Name); err == nil {
 				ordered = time.Now()
 			}
 		}

@@ -97,6 +97,18 @@ func (s *Scene) SideBySide(n int, play func(i int) error) {
 	}
 }
 
+// Parts plays n parts side by side, because they mostly wait, or in the long version one after the other.
+func (s *Scene) Parts(n int, play func(i int) error) {
+	if !s.Long {
+		s.SideBySide(n, play)
+		return
+	}
+	for i := range n {
+		s.Progress(i, n)
+		s.Must(play(i))
+	}
+}
+
 // A Quota says how often a part of a row is repeated. The long version goes on until it has both the repetitions and the time.
 // The short version ends with either, after one repetition at least.
 type Quota struct {

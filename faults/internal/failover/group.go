@@ -29,9 +29,6 @@ type group struct {
 
 const groupName = "main"
 
-// replicating makes replicas be in step soon.
-var replicating = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
-
 // startSentinel starts a primary with two replicas, and three Sentinels.
 func startSentinel(t testing.TB, lag delay) *group {
 	w := newWires(t, lag)
@@ -39,7 +36,7 @@ func startSentinel(t testing.TB, lag delay) *group {
 	for i := range 3 {
 		addr := w.listen(i, true)
 		host, port := hostPort(addr)
-		args := slices.Concat(redistest.SourceAddr(serverIP(i)), []string{"--replica-announce-ip", host, "--replica-announce-port", port}, replicating)
+		args := slices.Concat(redistest.SourceAddr(serverIP(i)), []string{"--replica-announce-ip", host, "--replica-announce-port", port}, redistest.Replicating)
 		if i > 0 {
 			host, port := hostPort(g.addrs[0])
 			args = append(args, "--replicaof", host, port)
@@ -49,21 +46,10 @@ func startSentinel(t testing.TB, lag delay) *group {
 		g.servers, g.addrs = append(g.servers, s), append(g.addrs, addr)
 	}
 	redistest.Wait(t, "the replicas are in step", func() bool { return g.servers[0].Online() == 2 })
-	var watchers []*redistest.Server
-	for range 3 {
-		s := redistest.Watch(t, groupName, g.addrs[0])
-		watchers, g.doors = append(watchers, s), append(g.doors, s.Addr())
+	watchers := redistest.WatchTogether(t, groupName, g.addrs[0])
+	for _, s := range watchers {
+		g.doors = append(g.doors, s.Addr())
 	}
-	redistest.Wait(t, "the Sentinels know each other and the replicas", func() bool {
-		for _, s := range watchers {
-			reply, _ := redis.Values(s.Do("SENTINEL", "master", groupName), nil)
-			about, _ := redis.StringMap(reply, nil)
-			if about["num-other-sentinels"] != "2" || about["num-slaves"] != "2" || about["flags"] != "master" {
-				return false
-			}
-		}
-		return true
-	})
 	g.primary = func() int {
 		votes := make([]int, len(g.servers))
 		for _, s := range watchers {

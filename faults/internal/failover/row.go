@@ -67,17 +67,9 @@ func playAll(s *evidence.Scene) {
 	var seen all
 	for q := s.Quota(1, 1); q.More(); q.Done++ {
 		todo := plans(s.Long)
-		once := func(i int) error {
+		s.Parts(len(todo), func(i int) error {
 			return evidence.Stage(s.Context(), func(t testing.TB) { todo[i].play(s.Context(), t, s.Seed+uint64(q.Done), &seen) })
-		}
-		if !s.Long {
-			s.SideBySide(len(todo), once) // they mostly wait
-			continue
-		}
-		for i := range todo {
-			s.Progress(i, len(todo))
-			s.Must(once(i))
-		}
+		})
 	}
 	s.Figure(seen.figures()...)
 	for _, x := range seen.scenes {

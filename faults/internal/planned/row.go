@@ -126,18 +126,10 @@ type tally struct {
 func play(s *evidence.Scene) {
 	all := plans()
 	tallies := make([][]tally, len(all))
-	once := func(i int) error {
+	s.Parts(len(all), func(i int) error {
 		tallies[i] = all[i].play(s, s.Random(i), s.Time/time.Duration(len(all)))
 		return nil
-	}
-	if s.Long {
-		for i := range all {
-			s.Progress(i, len(all))
-			s.Must(once(i))
-		}
-	} else {
-		s.SideBySide(len(all), once) // they mostly wait
-	}
+	})
 	for i, p := range all {
 		for n, y := range tallies[i] {
 			s.Figure(p.figure(n, len(tallies[i])-1, y))

@@ -1,7 +1,6 @@
 package planned
 
 import (
-	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -105,21 +104,13 @@ func demote(from, to *redistest.Server) {
 
 func sentinels(t testing.TB) *site {
 	g := redistest.StartSentinel(t)
-	return &site{pools: sentinelPools(g.Addrs()), replicas: 2, failover: func(t testing.TB) {
-		var old *redistest.Server
-		redistest.Wait(t, "there is a primary with two replicas", func() bool { old = g.Primary(); return old != nil && old.Online() == 2 })
-		const again = 15 * time.Second
-		var ordered time.Time
-		redistest.Wait(t, "the others follow the new primary", func() bool {
-			if time.Since(ordered) > again {
-				if _, err := ask(g.Sentinels[0], "SENTINEL", "FAILOVER", g.Name); err == nil {
-					ordered = time.Now()
-				}
-			}
-			now := g.Primary()
-			return now != nil && now != old && now.Online() == 2
-		})
-	}}
+	primary := func() *redistest.Server {
+		if p := g.Primary(); p != nil && p.Online() == 2 { // the others follow it
+			return p
+		}
+		return nil
+	}
+	return &site{pools: sentinelPools(g.Addrs()), replicas: 2, failover: func(t testing.TB) { g.Failover(t, g.Sentinels[0], primary) }}
 }
 
 func cluster(t testing.TB) *site {
@@ -132,7 +123,7 @@ func cluster(t testing.TB) *site {
 	return &site{pools: []kind{{"of a cluster", pool}, {"of a cluster, refreshed", refreshed}}, replicas: 1, failover: func(t testing.TB) {
 		redistest.Wait(t, "the replica takes over", func() bool {
 			// The replica may refuse while it is not yet in step again after the last failover.
-			_, err := ask(c.Nodes[replica], "CLUSTER", "FAILOVER")
+			_, err := c.Nodes[replica].Try("CLUSTER", "FAILOVER")
 			for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if c.Owner(key) == replica && c.Nodes[owner].Role() == "slave" {
 					return true
@@ -143,13 +134,4 @@ func cluster(t testing.TB) *site {
 		owner, replica = replica, owner
 		redistest.Wait(t, "the old primary follows the new one", func() bool { return c.Nodes[owner].Online() == 1 })
 	}}
-}
-
-func ask(s *redistest.Server, command string, args ...any) (any, error) {
-	c, err := redis.Dial("tcp", s.Addr(), redis.DialReadTimeout(time.Second))
-	if err != nil {
-		return nil, errors.Join(errors.New("it does not answer"), err)
-	}
-	defer c.Close()
-	return c.Do(command, args...)
 }
