@@ -73,11 +73,7 @@ func (k *kinds) run() {
 
 // once makes one try, and uses the lock if it got it.
 func (k *kinds) once() {
-	patience := between(k.random, ttl/4, 4*ttl)
-	if k.random.Float64() < k.world.Weather.Cancel {
-		patience = between(k.random, time.Microsecond, 10*time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), k.world.patience(k.random))
 	defer cancel()
 	way := k.draw()
 	h := way.hold
@@ -124,10 +120,7 @@ func (k *kinds) hold(h *hold, lease *redimutex.Lease) {
 
 // work lasts as long as that of a worker. It may extend the lease at the beginning and at the end.
 func (k *kinds) work(h *hold, lease *redimutex.Lease) {
-	length := exponential(k.random, 2*time.Millisecond)
-	if k.random.Float64() < k.world.Weather.Long {
-		length = between(k.random, ttl/2, 2*ttl)
-	}
+	length := k.world.length(k.random)
 	k.extend(h, lease)
 	if k.random.Float64() < k.world.Weather.Pause {
 		length = between(k.random, ttl/2, 3*ttl)

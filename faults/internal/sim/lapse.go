@@ -101,15 +101,10 @@ func (w *world) lapseTheirs(random *rand.Rand, m *theirs) {
 func (w *world) inspect(h *hold) {
 	w.judge.examine()
 	for _, s := range w.servers {
-		s.mu.Lock()
-		v := s.live(key)
-		back := v != nil && v.text == h.token
-		gone := h.gone[s.number]
-		s.mu.Unlock()
-		switch {
-		case back && gone:
+		switch there := s.holder() == h.token; {
+		case there && h.gone[s.number]:
 			w.judge.revived("the key of a lease that had expired is back on server %d", s.number)
-		case !back:
+		case !there:
 			h.gone[s.number] = true
 		}
 	}

@@ -32,21 +32,20 @@ func (w *world) orphans() {
 		return
 	}
 	for _, s := range w.servers {
-		s.mu.Lock()
-		tokens := s.tokens()
-		s.mu.Unlock()
-		for _, token := range tokens {
+		if token := s.holder(); token != "" {
 			w.judge.orphan(s.number, token)
 		}
 	}
 }
 
-// tokens returns the token that has the lock on the server, if there is one. The caller holds s.mu.
-func (s *server) tokens() (all []string) {
-	if v := s.live(key); v != nil && v.set == nil {
-		all = append(all, v.text)
+// holder returns the token that has the lock on the server, or "".
+func (s *server) holder() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.live(key); v != nil {
+		return v.text // "" of a set
 	}
-	return all
+	return ""
 }
 
 // orphan judges a token that a server has.

@@ -37,10 +37,7 @@ func (w *worker) run() {
 func (w *worker) once() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	patience := between(w.random, ttl/4, 4*ttl)
-	if w.random.Float64() < w.world.Weather.Cancel {
-		patience = between(w.random, time.Microsecond, 10*time.Millisecond)
-	}
+	patience := w.world.patience(w.random)
 	blocking := w.random.IntN(4) == 0
 	if !blocking {
 		timer := time.AfterFunc(patience, cancel)
@@ -60,15 +57,29 @@ func (w *worker) once() {
 	w.locker.unlock(h)
 }
 
-// work is the critical section. Most are short, and some last until the lease ends. Some are paused for longer than the lease,
-// and do not notice it.
-func (w *worker) work(h *hold) {
-	judge, weather := &w.world.judge, w.world.Weather
-	length := exponential(w.random, 2*time.Millisecond)
-	if w.random.Float64() < weather.Long {
-		length = between(w.random, ttl/2, 2*ttl)
+// patience draws how long a call waits for the lock. Some calls are cancelled early.
+func (w *world) patience(random *rand.Rand) time.Duration {
+	patience := between(random, ttl/4, 4*ttl)
+	if random.Float64() < w.Weather.Cancel {
+		patience = between(random, time.Microsecond, 10*time.Millisecond)
 	}
-	paused := w.random.Float64() < weather.Pause
+	return patience
+}
+
+// length draws how long a critical section is. Most are short, and some last until the lease ends.
+func (w *world) length(random *rand.Rand) time.Duration {
+	length := exponential(random, 2*time.Millisecond)
+	if random.Float64() < w.Weather.Long {
+		length = between(random, ttl/2, 2*ttl)
+	}
+	return length
+}
+
+// work is the critical section. Some holders are paused in it for longer than the lease, and do not notice it.
+func (w *worker) work(h *hold) {
+	judge := &w.world.judge
+	length := w.world.length(w.random)
+	paused := w.random.Float64() < w.world.Weather.Pause
 	if h.valid() {
 		judge.write(h)
 	}
