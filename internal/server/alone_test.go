@@ -21,8 +21,7 @@ import (
 func TestAReleaseInTheBackgroundOutlastsANodeThatHasMoved(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		c := request("k").claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, request("k"))
 		b.Set(func(redistest.Command) (any, error) {
 			return nil, redis.Error("MOVED 7629 127.0.0.1:7001")
 		})
@@ -361,7 +360,7 @@ func TestACommandGoesOverAConnectionThatTakesOneAtATime(t *testing.T) {
 	assert.Equal(t, "word", got)
 	for _, plain := range []bool{false, true} { // no command that takes it back follows the SET
 		q := request("k" + fmt.Sprint(plain))
-		q.Plain = plain
+		q.Try.Plain = plain
 		done(t, acquire(s, q))
 	}
 }

@@ -20,8 +20,7 @@ func TestATryWaitsUntilTheReleaseBeforeWasAnswered(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		both := request("a")
 		both.Extras.More = []string{"b"}
-		before := both.claim(s)
-		done(t, before.Try(t.Context(), server.Try{}))
+		before := held(t, s, both)
 		b.Set(redistest.Cut)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		for _, key := range []string{"a", "b"} {
@@ -48,8 +47,7 @@ func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		before := q.claim(s)
-		done(t, before.Try(t.Context(), server.Try{}))
+		before := held(t, s, q)
 		b.Set(redistest.Cut)
 		failed(t, before.Release(t.Context(), time.Now(), time.Time{}))
 		time.Sleep(2*q.TTL + q.Timeout)
@@ -64,9 +62,7 @@ func TestATryDoesNotWaitForAClaimThatHasExpired(t *testing.T) {
 func TestATryDoesNotWaitForAPauseBeforeTheSecondRelease(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		c := request("k").claim(s)
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), server.Try{}))
+		c := unanswered(t, b, s, request("k"))
 		come, let := hang(b)
 		c.ReleaseLater(time.Time{})
 		<-come
@@ -134,8 +130,7 @@ func TestWhatHasTheLockWaitsForNoReleaseBefore(t *testing.T) {
 		virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			q := request("k")
 			q.Kind, q.Want = server.Writer, "w"
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
+			c := held(t, s, q)
 			come, let := hang(b)
 			time.AfterFunc(time.Second, func() { close(let) })
 			releaseLater(s, request("k"))
@@ -267,14 +262,13 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 func TestAServerThatAnswersReleasesInTheBackgroundIsNotSilent(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		held := request("held").claim(s)
-		done(t, held.Try(t.Context(), server.Try{}))
+		c := held(t, s, request("held"))
 		come, let := hang(b)
 		go acquire(s, request("l"))
 		<-come
 		time.Sleep(300 * time.Millisecond)
 		assert.Equal(t, 300*time.Millisecond, s.Silent(time.Now()))
-		held.ReleaseLater(time.Time{})
+		c.ReleaseLater(time.Time{})
 		synctest.Wait()
 		assert.Zero(t, s.Silent(time.Now()))
 		close(let)
@@ -308,8 +302,7 @@ func TestAFarServerIsNotSilent(t *testing.T) {
 func TestAClaimWhoseReleaseWasAnsweredIsInNoWay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
-		c := request("a").claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, request("a"))
 		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
 		c.StandInTheWay()
 		got := make(chan server.Reply, 1)
@@ -350,8 +343,7 @@ func TestATryWaitsForTheReleaseOfALockThatItsServerGaveLate(t *testing.T) {
 func TestATryHastensTheReleaseThatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		before := request("k").claim(s)
-		done(t, before.Try(t.Context(), server.Try{}))
+		before := held(t, s, request("k"))
 		b.Set(redistest.Cut)
 		before.ReleaseLater(time.Time{})
 		time.Sleep(10200 * time.Millisecond)
@@ -402,8 +394,7 @@ func TestATryThatWaitedForAReleaseInVainDoesNotMakeAServerSilentThatAnsweredIt(t
 // The try waits for the answer to an earlier release.
 func TestAServerOwesNothingBeforeTheTryIsSent(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		c := request("k").claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, request("k"))
 		came, let := hang(b)
 		c.ReleaseLater(time.Time{})
 		<-came

@@ -53,14 +53,13 @@ func away(t *testing.T, c *server.Claim) {
 func TestOnlyItsReleaseIsSentForAClaimThatEnded(t *testing.T) {
 	t.Parallel()
 	r, b, s := between(t)
-	c := request("k").claim(s)
-	done(t, c.Try(t.Context(), server.Try{}))
+	c := held(t, s, request("k"))
 	c.End()
 	assert.True(t, c.Spent())
 	var sent counter
 	b.Set(sent.count)
 	failed(t, c.Try(t.Context(), server.Try{}))
-	s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { failed(t, r) })
+	failed(t, lengthen(s, c, time.Hour))
 	assert.Empty(t, sent.take())
 	done(t, c.Release(t.Context(), time.Now(), time.Time{}))
 	assert.False(t, r.Exists("k"))
@@ -92,10 +91,8 @@ func TestATryWithoutAnAnswerIsReleasedAgainAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
 		began := time.Now()
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), q.try()))
+		c := unanswered(t, b, s, q)
 		c.ReleaseLater(time.Time{})
 		away(t, c)                              // a release was answered,
 		require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
@@ -115,9 +112,7 @@ func TestCloseDoesNotWaitForTheDeadlineOfATryThatItReleasesAgain(t *testing.T) {
 				s = open(t, getter(func() redis.Conn { return boundConn{b.Get()} }))
 			}
 			q := request("k")
-			c := q.claim(s)
-			swallow(b, "EVALSHA")
-			failed(t, c.Try(t.Context(), q.try()))
+			c := unanswered(t, b, s, q)
 			c.ReleaseLater(time.Time{})
 			away(t, c)
 			require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
@@ -147,9 +142,7 @@ func TestCloseReleasesWhereAsManyOperationsAsMayAreStuck(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), q.try()))
+		c := unanswered(t, b, s, q)
 		c.ReleaseLater(time.Time{})
 		away(t, c)
 		require.NoError(t, m.Set("k", q.Token)) // and now the try is executed
@@ -175,9 +168,8 @@ func TestALockIsReleasedInTheBackgroundForAsLongAsItWasExtended(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, _ *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
-		s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: time.Hour}}, func(_ int, r server.Reply) { done(t, r) })
+		c := held(t, s, q)
+		done(t, lengthen(s, c, time.Hour))
 		time.Sleep(time.Hour / 2)
 		c.ReleaseLater(time.Time{})
 		away(t, c)
@@ -205,9 +197,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForOneThatIsDueLater(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), q.try()))
+		c := unanswered(t, b, s, q)
 		c.ReleaseLater(time.Time{})
 		away(t, c) // and its next release is due after the deadline of the try
 		synctest.Wait()
@@ -263,10 +253,8 @@ func TestATryThatItsReleaseHasOvertakenIsReleasedAtOnce(t *testing.T) {
 		q := request("k")
 		q.Kind, q.Want, q.Extras.Channel, q.Try.Shows = server.Writer, "w", "redimutex:me", time.Minute
 		_, marks, _, _ := server.PhaseKeys("k")
-		c := q.claim(s)
 		began := time.Now()
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), q.try()))
+		c := unanswered(t, b, s, q)
 		var once sync.Once
 		b.Set(func(command redistest.Command) (any, error) {
 			reply, err := command.Run()
@@ -306,7 +294,7 @@ func TestATryThatItsReleaseHasOvertakenIsNotInTheWayOfTheNext(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		failed(t, c.Try(ctx, q.try()))
+		failed(t, c.Try(ctx, q.Try))
 		c.Drop()
 		began := time.Now()
 		done(t, acquire(s, next))
@@ -416,10 +404,9 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 	for _, lasts := range []time.Duration{time.Second, time.Hour} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			q := request("k")
-			c := q.claim(s)
-			done(t, c.Try(t.Context(), server.Try{}))
+			c := held(t, s, q)
 			come, let := hang(b)
-			go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+			go lengthen(s, c, q.TTL)
 			<-come
 			time.AfterFunc(min(lasts, time.Minute), func() { close(let) })
 			began := time.Now()
@@ -440,7 +427,7 @@ func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 		q := request("k")
 		c := q.claim(s)
 		come, let := hang(b)
-		go c.Try(context.Background(), q.try())
+		go c.Try(context.Background(), q.Try)
 		<-come
 		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
 		began := time.Now()
@@ -456,10 +443,9 @@ func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *te
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, q)
 		come, let := hang(b)
-		go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+		go lengthen(s, c, q.TTL)
 		<-come
 		began := time.Now()
 		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
@@ -475,10 +461,9 @@ func TestAReleaseThatKeepsTheLockIsRepeatedWhereAnExtensionWasSentTwice(t *testi
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, q)
 		swallowWith(b, "EVALSHA", redistest.ErrCut)
-		s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(_ int, r server.Reply) { done(t, r) })
+		done(t, lengthen(s, c, q.TTL))
 		now := time.Now()
 		done(t, c.Release(t.Context(), now, now.Add(time.Second)))
 		m.SetTTL("k", q.TTL)
@@ -510,10 +495,9 @@ func TestAReleaseInTheBackgroundFollowsWhatWasUnderWayAtOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
-		c := q.claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, q)
 		come, let := hang(b)
-		go s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: q.TTL}}, func(int, server.Reply) {})
+		go lengthen(s, c, q.TTL)
 		<-come
 		began := time.Now()
 		c.ReleaseLater(time.Time{})
@@ -585,8 +569,7 @@ func TestCloseTriesEachReleaseOnceMoreAndIsBounded(t *testing.T) {
 		assert.Empty(t, sent.take(), "nothing was sent that could have left anything")
 	})
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
-		c := request("k").claim(s)
-		done(t, c.Try(t.Context(), server.Try{}))
+		c := held(t, s, request("k"))
 		b.Set(func(redistest.Command) (any, error) {
 			time.Sleep(time.Hour)
 			return nil, redistest.ErrCut
@@ -606,8 +589,7 @@ func TestAReleaseThatTheServerRefusesIsSentAgain(t *testing.T) {
 	redistest.Needs(t, redistest.ACL)
 	r, _, s := between(t)
 	q := request("k")
-	c := q.claim(s)
-	done(t, c.Try(t.Context(), server.Try{}))
+	c := held(t, s, q)
 	r.Do("ACL", "SETUSER", "default", "-evalsha", "-eval")
 	defer r.Do("ACL", "SETUSER", "default", "+@all")
 	c.ReleaseLater(time.Time{})
@@ -680,9 +662,7 @@ func TestALockThatWasHandedOffIsReleasedAgainAfterATryWithoutAnAnswer(t *testing
 	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("k")))
 		q := request("k")
-		c := q.claim(s)
-		swallow(b, "EVALSHA")
-		failed(t, c.Try(t.Context(), server.Try{}))
+		c := unanswered(t, b, s, q)
 		require.NoError(t, m.Set("k", q.Token))
 		c.Given()
 		done(t, c.Release(t.Context(), time.Now(), time.Time{}))

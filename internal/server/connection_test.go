@@ -60,7 +60,7 @@ func everything(t *testing.T, s *server.Server) {
 		releaseLater(s, q)
 	}
 	plain := request("plain")
-	plain.Plain = true
+	plain.Try.Plain = true
 	done(t, acquire(s, plain))
 	done(t, release(s, plain))
 	fenced := request("fenced")
@@ -762,7 +762,7 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 		defer cancel()
 		time.AfterFunc(79500*time.Microsecond, func() { user.Close() })
 		q := request("k")
-		got := q.claim(s).Try(ctx, q.try())
+		got := q.claim(s).Try(ctx, q.Try)
 		require.ErrorIs(t, got.Err, context.DeadlineExceeded)
 		deadline, _ := ctx.Deadline()
 		assert.False(t, time.Now().Before(deadline))
@@ -774,7 +774,7 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 2*q.Timeout)
 		defer cancel()
 		time.AfterFunc(q.Timeout-time.Millisecond/2, func() { user.Close() })
-		got = q.claim(s).Try(ctx, q.try())
+		got = q.claim(s).Try(ctx, q.Try)
 		require.Error(t, got.Err)
 		require.NoError(t, ctx.Err())
 		assert.NotErrorIs(t, got.Err, context.DeadlineExceeded)

@@ -50,7 +50,7 @@ func TestAPoolThatCannotDialIsLeftAsOftenAsItLeadsToAReplica(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			q := request("k")
-			q.Plain = plain
+			q.Try.Plain = plain
 			demote(b, 15, readOnly, "EVALSHA", "SET")
 			done(t, acquire(s, q))
 			demote(b, 15, readOnly, "EVAL", "EVALSHA")
@@ -102,7 +102,7 @@ func TestALockWhoseReplicasAreSilentIsNotGranted(t *testing.T) {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			done(t, acquire(s, request("other"))) // otherwise no try is plain
 			q := request("k")
-			q.Plain, q.Replicas = plain, replicas(time.Second)
+			q.Try.Plain, q.Replicas = plain, replicas(time.Second)
 			b.Set(func(command redistest.Command) (any, error) {
 				if command.Name == "WAIT" {
 					time.Sleep(time.Minute)

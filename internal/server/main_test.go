@@ -21,7 +21,6 @@ type hold struct {
 	server.Terms
 	Key, Token string
 	Keep       time.Duration
-	Plain      bool
 	Extras     server.Extras
 	Try        server.Try
 }
@@ -46,22 +45,32 @@ func (q *hold) claim(s *server.Server) *server.Claim {
 	return c
 }
 
-func (q *hold) try() server.Try {
-	t := q.Try
-	t.Plain = t.Plain || q.Plain
-	return t
-}
-
 func replicas(d time.Duration) server.Replicas { return server.Replicas{N: 1, Timeout: d} }
 
 func acquire(s *server.Server, q *hold) server.Reply {
-	return q.claim(s).Try(context.Background(), q.try())
+	return q.claim(s).Try(context.Background(), q.Try)
+}
+
+// held returns a claim that has got its lock.
+func held(t testing.TB, s *server.Server, q *hold) *server.Claim {
+	t.Helper()
+	c := q.claim(s)
+	done(t, c.Try(t.Context(), q.Try))
+	return c
+}
+
+// unanswered returns a claim whose try has vanished on its way. As far as the claim knows, the server may still execute it.
+func unanswered(t testing.TB, b *redistest.Between, s *server.Server, q *hold) *server.Claim {
+	t.Helper()
+	c := q.claim(s)
+	swallow(b, "EVALSHA")
+	failed(t, c.Try(t.Context(), q.Try))
+	return c
 }
 
 // foreign returns a claim of a token that another process has taken.
 func foreign(s *server.Server, q *hold) *server.Claim {
-	c := new(server.Claim)
-	s.Claim(c, q.lock())
+	c := q.claim(s)
 	c.Given()
 	return c
 }
@@ -104,6 +113,12 @@ func extend(s *server.Server, batch []*hold) []server.Reply {
 		}
 	}
 	return replies
+}
+
+// lengthen extends one claim.
+func lengthen(s *server.Server, c *server.Claim, ttl time.Duration) (reply server.Reply) {
+	s.Extend(context.Background(), time.Now(), []server.Extension{{Claim: c, TTL: ttl}}, func(_ int, r server.Reply) { reply = r })
+	return reply
 }
 
 // one extends a single lease.

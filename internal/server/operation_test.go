@@ -288,7 +288,7 @@ func inARound(t *testing.T, b *redistest.Between, s *server.Server, silent bool,
 		q.Timeout = time.Minute
 		before(q.Key)
 		all.Go(func() {
-			if q.claim(s).Try(r, q.try()).Verdict == server.Done {
+			if q.claim(s).Try(r, q.Try).Verdict == server.Done {
 				won.Add(1)
 			} else {
 				left.Add(1)
@@ -327,7 +327,7 @@ func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(
 			for i := range 500 {
 				q := request(fmt.Sprint(i))
 				locks[q.Key] = q.claim(s)
-				done(t, locks[q.Key].Try(t.Context(), q.try()))
+				done(t, locks[q.Key].Try(t.Context(), q.Try))
 			}
 			inARound(t, b, s, silent, func(key string) { locks[key].ReleaseLater(time.Time{}) })
 		})
@@ -358,9 +358,9 @@ func TestALateWinIsGivenBack(t *testing.T) {
 				taken.Store(m.Exists("k"))
 				return reply, err
 			})
-			q.Plain = plain
+			q.Try.Plain = plain
 			c := q.claim(s)
-			got := c.Try(ctx, q.try())
+			got := c.Try(ctx, q.Try)
 			c.ReleaseLater(time.Time{})
 			failed(t, got)
 			require.ErrorIs(t, got.Err, context.Canceled)

@@ -226,9 +226,9 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	require.Equal(t, server.Held, acquire(s, reader()).Verdict) // now the server knows the script
 	lose(b)
 	first, next := reader().claim(s), reader().claim(s)
-	failed(t, first.Try(t.Context(), reader().try()))
+	failed(t, first.Try(t.Context(), reader().Try))
 	first.Drop()
-	require.Equal(t, server.Held, next.Try(t.Context(), reader().try()).Verdict)
+	require.Equal(t, server.Held, next.Try(t.Context(), reader().Try).Verdict)
 	again := time.Now().Add(2500 * time.Millisecond)
 	redistest.Wait(t, "the second release of the first", func() bool { return time.Now().After(again) })
 	_, _, _, entitled := server.PhaseKeys("k")

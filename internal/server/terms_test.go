@@ -143,13 +143,13 @@ func TestAPlainTryThatIsRefusedForWantOfReplicasIsFollowedByAScript(t *testing.T
 		})
 		done(t, acquire(s, request("warm")))
 		q := request("k")
-		q.Plain = true
+		q.Try.Plain = true
 		done(t, acquire(s, q))
 		assert.True(t, m.Exists("k"))
 		time.Sleep(q.Timeout + time.Second)
 		assert.True(t, m.Exists("k"), "and nothing takes it back")
 		other := request("k")
-		other.Plain = true
+		other.Try.Plain = true
 		assert.Equal(t, q.Token, acquire(s, other).Holder)
 		done(t, release(s, q))
 	})

@@ -160,7 +160,7 @@ func TestAWaiterLooksOnceASecondHoweverManyDeadOnesAreInTheQueue(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", key, "a foreign client", "PX", 600_000)
 	got := startWaiting(t, s, newMutex(t, s.Pool(), redimutex.WithTTL(time.Minute)), 1)
-	crowd(t, s.Do, dead)
+	crowd(t, s.Pool(), dead)
 	began, before := time.Now(), s.Calls("evalsha")
 	redistest.Wait(t, "three looks", func() bool { return s.Calls("evalsha") > before+2 })
 	assert.Less(t, time.Since(began), 20*time.Second, "which take three seconds on a machine at rest")
