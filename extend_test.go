@@ -125,11 +125,7 @@ func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
 		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
 		m.Lock()
 		l := m.Lease()
-		answer := make(chan struct{})
-		hung.Set(func(command redistest.Command) (any, error) {
-			<-answer
-			return command.Run()
-		})
+		answer := hung.Hold()
 		time.Sleep(4 * time.Second) // a renewal is under way
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -139,7 +135,7 @@ func TestExtendWaitsForARenewalUnderWay(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, extended)
 		hung.Set(nil)
-		close(answer)
+		answer()
 		assert.NoError(t, <-extended)
 		assert.Greater(t, time.Until(l.Until()), 50*time.Second)
 		assert.NoError(t, m.UnlockContext(t.Context()))
@@ -153,18 +149,14 @@ func TestExtendThatWaitsHearsOfTheEndOfTheHold(t *testing.T) {
 		m := newMutex(t, hung, "k", redimutex.WithTTL(9*time.Second), redimutex.WithNodeTimeout(8*time.Second))
 		m.Lock()
 		l := m.Lease()
-		answer := make(chan struct{})
-		hung.Set(func(command redistest.Command) (any, error) {
-			<-answer
-			return command.Run()
-		})
+		answer := hung.Hold()
 		time.Sleep(4 * time.Second)
 		extended := make(chan error)
 		go func() { extended <- l.Extend(l.Context(t.Context()), time.Minute) }()
 		<-l.Done()
 		assert.ErrorIs(t, <-extended, redimutex.ErrLost)
 		hung.Set(nil)
-		close(answer)
+		answer()
 		assert.Error(t, m.UnlockContext(t.Context()))
 	})
 }

@@ -365,12 +365,21 @@ func fronted(t *testing.T, all locktest.Servers, opts ...redimutex.Option) ([]*r
 	return fronts, client
 }
 
+// handedOver returns three servers that all have a Handover with that time, and the Client of a taker with that node timeout.
+func handedOver(
+	t *testing.T, within, timeout time.Duration, opts ...redimutex.Option,
+) (locktest.Servers, []*redistest.Front, *redimutex.Client, redimutex.Handover) {
+	t.Helper()
+	all := locktest.Start(t, 3)
+	opts = append([]redimutex.Option{redimutex.WithTTL(10 * time.Minute), redimutex.WithNodeTimeout(timeout)}, opts...)
+	fronts, client := fronted(t, all, opts...)
+	return all, fronts, client, handOverEverywhere(t, all, "k", within)
+}
+
 // deniedByOne returns three servers, the last without the Handover, and the Client of a taker with that node timeout.
 func deniedByOne(t *testing.T, within, timeout time.Duration) (locktest.Servers, []*redistest.Front, *redimutex.Client, redimutex.Handover) {
 	t.Helper()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
-	h := handOverEverywhere(t, all, "k", within)
+	all, fronts, client, h := handedOver(t, within, timeout)
 	all[2].Do("DEL", "k")
 	return all, fronts, client, h
 }
@@ -437,9 +446,7 @@ func TestARepeatOfAHandOverThatIsTooLateLeavesNothingOfTheGiver(t *testing.T) {
 // No server has told how much time the Handover has left.
 func TestATakerWithoutAnAnswerGivesBackNoMoreTimeThanTheHandoverHad(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
-	h := handOverEverywhere(t, all, "k", 5*time.Second)
+	all, fronts, client, h := handedOver(t, 5*time.Second, time.Second)
 	for i, s := range all[1:] {
 		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000")
 	}
@@ -488,9 +495,7 @@ func TestATakerHasItsOwnTTL(t *testing.T) {
 // A command of a call that was cut short may be executed when the repeated call already has the lock.
 func TestALateFirstStepTakesNothingBackOfTheSecond(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(20*time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := handedOver(t, time.Hour, 20*time.Second)
 	const delay = time.Second
 	var held atomic.Int64
 	for _, f := range fronts[1:] {
@@ -589,9 +594,7 @@ func TestAVoteThatATakerCouldNotGiveBackLastsAsLongAsTheHandover(t *testing.T) {
 // A repeat makes new tokens. So a vote for the old token must not stay for the TTL of the lock.
 func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
-	h := handOverEverywhere(t, all, "k", 2*time.Hour)
+	all, fronts, client, h := handedOver(t, 2*time.Hour, 20*time.Second, redimutex.WithTTL(time.Hour))
 	given := all[0].Get("k")
 	for _, f := range fronts[1:] {
 		f.On(func(command []string) (fate redistest.Fate) {
@@ -621,9 +624,7 @@ func TestATakerThatIsRefusedForGoodLeavesNoVoteOfItsOwn(t *testing.T) {
 // As above, but in the first step: the vote of one server goes back to the Handover, so that another taker can use it.
 func TestATakerWhoseFirstStepIsRefusedForGoodGivesItsVoteBack(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
-	h := handOverEverywhere(t, all, "k", 2*time.Hour)
+	all, fronts, client, h := handedOver(t, 2*time.Hour, 20*time.Second, redimutex.WithTTL(time.Hour))
 	given := all[0].Get("k")
 	stepped := make(chan struct{})
 	for i, f := range fronts {
@@ -673,9 +674,7 @@ func isStep(command []string) (first, second bool) {
 func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 	t.Parallel()
 	const timeout = 30 * time.Second
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := handedOver(t, time.Hour, timeout)
 	given := all[0].Get("k")
 	for i, s := range all[1:] {
 		s.Do("SET", "k", fmt.Sprint("another ", i), "PX", "60000") // two different tokens: neither has a majority
@@ -708,9 +707,7 @@ func TestATakerThatGivesUpDoesNotWaitForWhatGoesBack(t *testing.T) {
 func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := handedOver(t, time.Hour, timeout)
 	given := all[2].Get("k")
 	all[0].Do("SET", "k", "another taker"+server.StepMark, "PX", time.Hour.Milliseconds())
 	fronts[1].Hang(redistest.AtCommand)
@@ -730,9 +727,7 @@ func TestATakerThatHasSplitTheVotesDoesNotKeepItsOwnForAServerThatHangs(t *testi
 func TestATakerThatMissesAVoteInItsSecondStepDoesNotWaitForAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(timeout))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := handedOver(t, time.Hour, timeout)
 	goOn := make(chan struct{})
 	fronts[1].On(func(command []string) (fate redistest.Fate) {
 		if _, second := isStep(command); second {
@@ -759,9 +754,7 @@ func TestATakerThatMissesAVoteInItsSecondStepDoesNotWaitForAServerThatHangs(t *t
 
 func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	_, fronts, client, h := handedOver(t, time.Hour, time.Second)
 	var firsts, seconds atomic.Int64
 	for _, f := range fronts {
 		f.On(func(command []string) (fate redistest.Fate) {
@@ -785,9 +778,7 @@ func TestARepeatedTakeOverGoesOnWithItsSecondStep(t *testing.T) {
 // Its vote on the first server already has the taker's own TTL. So the vote is released, and does not go back.
 func TestATakerThatLosesItsSecondStepLeavesNothing(t *testing.T) {
 	t.Parallel()
-	all := locktest.Start(t, 3)
-	fronts, client := fronted(t, all, redimutex.WithTTL(10*time.Minute), redimutex.WithNodeTimeout(10*time.Second))
-	h := handOverEverywhere(t, all, "k", time.Hour)
+	all, fronts, client, h := handedOver(t, time.Hour, 10*time.Second)
 	for i, f := range fronts[1:] {
 		f.On(func(command []string) (fate redistest.Fate) {
 			if _, second := isStep(command); second {

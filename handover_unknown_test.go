@@ -371,8 +371,7 @@ func TestHandOversOfALeaseDoNotWaitForEachOther(t *testing.T) {
 		pool := redistest.NewBetween(bare)
 		l, err := newMutex(t, pool, "k", redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(time.Minute)).Acquire(t.Context())
 		require.NoError(t, err)
-		let := make(chan struct{})
-		pool.Set(func(command redistest.Command) (any, error) { <-let; return command.Run() })
+		let := pool.Hold()
 		first := make(chan error, 1)
 		go func() {
 			_, err := l.HandOver(t.Context(), time.Hour)
@@ -384,7 +383,7 @@ func TestHandOversOfALeaseDoNotWaitForEachOther(t *testing.T) {
 		assert.ErrorIs(t, err, redimutex.ErrUnavailable)
 		assert.NotEqual(t, redimutex.Handover{}, h)
 		assert.Zero(t, time.Since(began))
-		close(let)
+		let()
 		require.NoError(t, <-first)
 	})
 }

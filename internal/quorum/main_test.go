@@ -132,6 +132,14 @@ func (c *cluster) take(t *testing.T, l server.Lock) *quorum.Votes {
 	return v
 }
 
+// takeAll is take on all servers, and not only on a majority.
+func (c *cluster) takeAll(t *testing.T, l server.Lock) *quorum.Votes {
+	t.Helper()
+	v := c.take(t, l)
+	c.everywhere(t, v)
+	return v
+}
+
 // extend extends one lease.
 func (c *cluster) extend(t *testing.T, v *quorum.Votes) (failure *quorum.Failure, until time.Time) {
 	t.Helper()

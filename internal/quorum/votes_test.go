@@ -82,8 +82,7 @@ func TestALostVoteIsRegainedBehindAMajorityAlone(t *testing.T) {
 	c := start(t, 3)
 	c.on([]int{0, 1, 2}, "SET", server.FenceKey("k"), int64(1)<<52) // more than a server without data would begin with
 	l := lock("k", terms())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	c.on([]int{1}, "FLUSHALL")
 	redistest.Wait(t, "the vote is regained", func() bool { // not yet, while the try has no answer
 		failure, _ := c.extend(t, v)
@@ -147,8 +146,7 @@ func TestAVoteOfATryWithoutAnAnswerDoesNotCount(t *testing.T) {
 		return treated
 	})
 	l := lock("k", unfenced())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	c.on([]int{2}, "DEL", "k")
 	failure, _ := c.extend(t, v)
 	require.NotNil(t, failure)
@@ -215,8 +213,7 @@ func TestARegainedVoteLastsAsLongAsTheOthers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := lock("k", terms())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	c.on([]int{1}, "DEL", "k")
 	c.Extend(t.Context(), []*quorum.Extension{{Votes: v, TTL: 3 * ttl, Done: func(f *quorum.Failure, _ time.Time) { won(t, f) }}})
 	redistest.Wait(t, "the vote is regained", func() bool { return c.votes(&l) == 3 })
@@ -254,8 +251,7 @@ func TestExtensionsAndRegainedVotesLeaveTheReplicasTheirTime(t *testing.T) {
 	}
 	c.Quorum = quorum.New(c.asked)
 	t.Cleanup(func() { c.Close(20 * time.Second) })
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	slow.Store(true)
 	c.on([]int{1}, "DEL", "k")
 	redistest.Wait(t, "the vote is regained", func() bool {
@@ -273,8 +269,7 @@ func TestAVoteIsNotRegainedWhereTheFenceCantBeWritten(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := lock("k", terms())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	answered(t, v)
 	c.on([]int{1}, "DEL", "k")
 	c.on([]int{1}, "SET", server.FenceKey("k"), "no number")
@@ -302,8 +297,7 @@ func TestALeaseThatEndsIsNotInTheWayOfTheOthersThatAreRegained(t *testing.T) {
 	locks := make([]server.Lock, 3)
 	for i := range locks {
 		locks[i] = lock(string(rune('a'+i)), terms())
-		v := c.take(t, locks[i])
-		c.everywhere(t, v)
+		v := c.takeAll(t, locks[i])
 		answered(t, v)
 		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) {
 			if i == 0 {
@@ -323,8 +317,7 @@ func TestAnExtensionOfALockThatHasEndedMeanwhileDoesNotCount(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := lock("k", terms())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	all := []int{0, 1, 2}
 	extended := func() (n int) {
 		for _, r := range c.servers {
@@ -363,8 +356,7 @@ func TestALeaseIsNotGivenUpWithAnotherOfTheBatch(t *testing.T) {
 	outcomes := []chan *quorum.Failure{make(chan *quorum.Failure, 1), make(chan *quorum.Failure, 1)}
 	var batch []*quorum.Extension
 	for i, l := range locks {
-		v := c.take(t, l)
-		c.everywhere(t, v)
+		v := c.takeAll(t, l)
 		batch = append(batch, &quorum.Extension{Votes: v, TTL: ttl, Done: func(f *quorum.Failure, _ time.Time) { outcomes[i] <- f }})
 	}
 	for _, front := range c.fronts {
@@ -380,8 +372,7 @@ func TestAFailureNamesTheServersThatHaveLostTheLockToo(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	l := lock("k", terms())
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	c.on([]int{0}, "DEL", "k")
 	c.servers[1].Kill()
 	c.fronts[1].Break()
@@ -404,8 +395,7 @@ func TestAFailureSaysWhatTheServersHaveSaid(t *testing.T) {
 
 	l := lock("a", terms())
 	l.Extras = &server.Extras{More: []string{"b"}}
-	v := c.take(t, l)
-	c.everywhere(t, v)
+	v := c.takeAll(t, l)
 	c.on([]int{0, 2}, "SET", "b", "another")
 	failure, _ = c.extend(t, v)
 	assert.Equal(t, 1, failed(t, failure, quorum.Taken).Which)

@@ -46,6 +46,16 @@ func (b *Between) Set(what Interception) {
 	b.what = what
 }
 
+// Hold makes every command from now on wait until let is called, which may be done once. Then the server executes it.
+func (b *Between) Hold() (let func()) {
+	goOn := make(chan struct{})
+	b.Set(func(command Command) (any, error) {
+		<-goOn
+		return command.Run()
+	})
+	return func() { close(goOn) }
+}
+
 func (b *Between) current() Interception {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -236,11 +236,7 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("warm")))
 		assert.Zero(t, s.Silent(time.Now()))
-		answers := make(chan struct{})
-		b.Set(func(command redistest.Command) (any, error) {
-			<-answers
-			return command.Run()
-		})
+		answers := b.Hold()
 		late := request("k")
 		failed(t, acquire(s, late))
 		assert.EqualValues(t, 1, s.Failed.Load())
@@ -251,7 +247,7 @@ func TestASilentServerIsKnownWhileAnOperationWaitsForIt(t *testing.T) {
 		assert.Equal(t, late.Timeout, s.Silent(time.Now()), "it has not answered the operation before")
 		cancel()
 		assert.Error(t, request("m").claim(s).Try(ctx, server.Try{}).Err)
-		close(answers)
+		answers()
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.Failed.Load(), "those do not count whose ctx has ended")
 		assert.Zero(t, s.Silent(time.Now()))
@@ -413,11 +409,7 @@ func TestAServerOwesNothingBeforeTheTryIsSent(t *testing.T) {
 func TestACallerThatGivesUpIsNoAnswerOfTheServer(t *testing.T) {
 	virtual(t, func(t *testing.T, _ *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("warm")))
-		answers := make(chan struct{})
-		b.Set(func(command redistest.Command) (any, error) {
-			<-answers
-			return command.Run()
-		})
+		answers := b.Hold()
 		ctx, cancel := context.WithCancel(t.Context())
 		go acquire(s, request("l"))
 		go request("m").claim(s).Try(ctx, server.Try{})
@@ -427,7 +419,7 @@ func TestACallerThatGivesUpIsNoAnswerOfTheServer(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		assert.Equal(t, 300*time.Millisecond, s.Silent(time.Now()), "nothing was answered")
-		close(answers)
+		answers()
 		synctest.Wait()
 	})
 }

@@ -152,14 +152,13 @@ func TestUnlockOfAnExpiredLeaseWaitsForNoServer(t *testing.T) {
 		pool := redistest.NewBetween(bare)
 		m := newClient(t, pool, redimutex.WithTTL(10*time.Second), redimutex.WithNodeTimeout(3*time.Second)).Mutex("k")
 		m.Lock()
-		let := make(chan struct{})
-		pool.Set(func(command redistest.Command) (any, error) { <-let; return command.Run() })
+		let := pool.Hold()
 		<-m.Lease().Done()
 		began := time.Now()
 		assert.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 		assert.Zero(t, time.Since(began))
 		pool.Set(nil)
-		close(let)
+		let()
 	})
 }
 
