@@ -116,18 +116,24 @@ func TestOwnersLabelIsInTheToken(t *testing.T) {
 	assert.Equal(t, &redimutex.LockedError{Key: "k", Owner: "host-1 pid 7", Left: locked.Left}, locked)
 }
 
+// Each of the options has a script of its own for the release.
 func TestUnlockNeverDeletesAnotherHoldersKey(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k")
-	m.Lock()
-	s.Do("SET", "k", "another holder", "PX", "60000")
-	err := m.UnlockContext(t.Context())
-	require.ErrorIs(t, err, redimutex.ErrLost)
-	var lost *redimutex.LostError
-	require.ErrorAs(t, err, &lost)
-	assert.Equal(t, &redimutex.LostError{Key: "k", Reason: redimutex.Taken}, lost)
-	assert.Equal(t, "another holder", s.Get("k"))
+	for key, opts := range map[string][]redimutex.Option{
+		"plain": nil, "queue": {redimutex.WithQueue()}, "fencing": {redimutex.WithFencing()}, "min hold": {redimutex.WithMinHold(time.Minute)},
+	} {
+		m := newMutex(t, s.Pool(), key, append(opts, redimutex.WithoutRenewal())...)
+		m.Lock()
+		s.Do("SET", key, "another holder", "PX", 3_600_000)
+		err := m.UnlockContext(t.Context())
+		require.ErrorIs(t, err, redimutex.ErrLost, key)
+		var lost *redimutex.LostError
+		require.ErrorAs(t, err, &lost)
+		assert.Equal(t, &redimutex.LostError{Key: key, Reason: redimutex.Taken}, lost)
+		assert.Equal(t, "another holder", s.Get(key))
+		assert.Greater(t, s.PTTL(key), 59*time.Minute, key)
+	}
 }
 
 // If SETNX and EXPIRE were two commands, the key would have no TTL in between. A reader could see that, and the list of
