@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -54,7 +55,7 @@ func TestCloseWakesTheWaiters(t *testing.T) {
 		go func() { got <- client.Mutex("k").LockContext(context.Background(), 0) }()
 		go func() { got <- client.Mutex("own").LockContext(context.Background(), 0) }()
 	}
-	redistest.Wait(t, "10 waiters", func() bool { return client.Stats().Waiting == 10 })
+	locktest.WaitInLine(t, client, 10)
 	require.NoError(t, client.Close())
 	for range 10 {
 		assert.ErrorIs(t, redistest.Receive(t, "the end of a wait", got), redimutex.ErrClosed)

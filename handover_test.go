@@ -112,7 +112,7 @@ func TestAfterTheLossOfALockThatWasTakenOverTheNextLockWaitsForUnlock(t *testing
 		assert.NoError(t, err)
 		next <- l
 	}()
-	redistest.Wait(t, "a waiter", func() bool { return taker.Client().Stats().Waiting == 1 })
+	locktest.WaitInLine(t, taker.Client(), 1)
 	assert.Same(t, lost, taker.Lease())
 	require.ErrorIs(t, taker.UnlockContext(t.Context()), redimutex.ErrLost)
 	l := <-next

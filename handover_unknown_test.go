@@ -182,7 +182,7 @@ func TestATakeOverThatFailsLetsTheNextOfItsProcessIn(t *testing.T) {
 	go func() { failed <- taker.TakeOver(t.Context(), h) }()
 	<-asks
 	go func() { next <- taker.LockContext(t.Context(), 10*time.Second) }()
-	redistest.Wait(t, "the next in line", func() bool { return taker.Client().Stats().Waiting == 1 })
+	locktest.WaitInLine(t, taker.Client(), 1)
 	close(goOn)
 	require.ErrorIs(t, <-failed, redimutex.ErrLost)
 	require.NoError(t, <-next)

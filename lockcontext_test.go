@@ -282,7 +282,7 @@ func TestTryLockDoesNotOvertakeTheQueue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error)
 	go func() { got <- client.Mutex("k").LockContext(ctx, 0) }()
-	redistest.Wait(t, "the waiter to have tried", func() bool { return client.Stats().Waiting == 1 })
+	locktest.WaitInLine(t, client, 1)
 	s.Do("DEL", "k")
 	err := client.Mutex("k").TryLockContext(t.Context())
 	assert.ErrorIs(t, err, redimutex.ErrLocked)

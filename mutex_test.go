@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -72,7 +73,7 @@ func TestGoroutinesOfAClientAreServedInOrderOfArrival(t *testing.T) {
 			order = append(order, i)
 			m.Unlock()
 		})
-		redistest.Wait(t, "the next goroutine in the queue", func() bool { return client.Stats().Waiting == i+1 })
+		locktest.WaitInLine(t, client, i+1)
 	}
 	mutexes[0].Unlock()
 	group.Wait()
@@ -186,7 +187,7 @@ func TestTenThousandLocalWaitersCostOnePoller(t *testing.T) {
 	for range 10_000 {
 		group.Go(func() { assert.ErrorIs(t, m.LockContext(ctx, 0), context.Canceled) })
 	}
-	redistest.Wait(t, "10,000 waiters", func() bool { return client.Stats().Waiting == 10_000 })
+	locktest.WaitInLine(t, client, 10_000)
 	began, before := time.Now(), monitor.Requests("k")
 	redistest.Wait(t, "20 polls", func() bool { return monitor.Requests("k") >= before+20 })
 	// 19 polls take at least 19 intervals of 50 ms. The holder's renewals count as requests, too.

@@ -111,7 +111,7 @@ func TestATryDoesNotOvertakeAWaiterOfItsProcess(t *testing.T) {
 		_, err := sem.Acquire(ctx)
 		assert.ErrorIs(t, err, context.Canceled)
 	}()
-	redistest.Wait(t, "a waiter that was refused", func() bool { return sem.Client().Stats().Waiting == 1 })
+	locktest.WaitInLine(t, sem.Client(), 1)
 	require.NoError(t, l.Release(t.Context()))
 	_, err = sem.TryAcquire(t.Context())
 	assert.ErrorIs(t, err, redimutex.ErrLocked)
@@ -157,9 +157,9 @@ func TestATryDoesNotOvertakeTheWaiterBehindOneThatHasGivenUp(t *testing.T) {
 				}
 			}
 			first := waiter()
-			redistest.Wait(t, "a waiter that was refused", func() bool { return c.Stats().Waiting == 1 })
+			locktest.WaitInLine(t, c, 1)
 			second := waiter()
-			redistest.Wait(t, "one behind it", func() bool { return c.Stats().Waiting == 2 })
+			locktest.WaitInLine(t, c, 2)
 			first()
 			require.NoError(t, l.Release(t.Context()))
 			_, err = try(t.Context())
@@ -212,7 +212,7 @@ func TestACallDoesNotSitOutThePauseOfOneThatHasGivenUp(t *testing.T) {
 		_, err := mine.Acquire(ctx)
 		gaveUp <- err
 	}()
-	redistest.Wait(t, "a waiter that was refused", func() bool { return mine.Client().Stats().Waiting == 1 })
+	locktest.WaitInLine(t, mine.Client(), 1)
 	cancel()
 	require.ErrorIs(t, redistest.Receive(t, "the end of the wait", gaveUp), context.Canceled)
 	require.NoError(t, second.Release(t.Context()))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -199,7 +200,7 @@ func TestALostLockIsNotSaidToBeWaitedForByItsHolder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiters sync.WaitGroup
 			for waiting := range 3 {
-				redistest.Wait(t, "the goroutines that wait", func() bool { return c.Stats().Waiting == waiting })
+				locktest.WaitInLine(t, c, waiting)
 				require.Len(t, c.Locks(), min(waiting, 1))
 				for _, info := range c.Locks() {
 					assert.Equal(t, waiting, info.Waiting)

@@ -56,6 +56,12 @@ func WaitQueued(t testing.TB, s *redistest.Server, key string, n int) {
 	redistest.Wait(t, fmt.Sprintf("%d waiters in the queue", n), func() bool { return len(Queue(t, s, key)) == n })
 }
 
+// WaitInLine waits until n calls of a Client wait for their locks.
+func WaitInLine(t testing.TB, c *redimutex.Client, n int) {
+	t.Helper()
+	redistest.Wait(t, fmt.Sprintf("%d calls wait", n), func() bool { return c.Stats().Waiting == n })
+}
+
 // Ended reports whether a channel is closed.
 func Ended(c <-chan struct{}) bool {
 	select {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -37,7 +38,7 @@ func TestReadersThatCloseEndsDoNotWaitForASilentServerOnceForEach(t *testing.T) 
 		m := client.RWMutex("key")
 		go func() { ended <- m.RLockContext(t.Context(), 0) }()
 	}
-	redistest.Wait(t, "all wait", func() bool { return client.Stats().Waiting == readers })
+	locktest.WaitInLine(t, client, readers)
 	front.Hang(redistest.AtReply)
 	redistest.Wait(t, "a try hangs", func() bool { return front.Hung() > 0 })
 	began := time.Now()

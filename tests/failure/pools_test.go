@@ -335,7 +335,7 @@ func TestAClosedPoolEndsWaitsAtOnce(t *testing.T) {
 	t.Cleanup(func() { single.Close() })
 	ended := make(chan error, 1)
 	go func() { ended <- single.Mutex("k").LockContext(context.Background(), 0) }()
-	redistest.Wait(t, "it waits", func() bool { return single.Stats().Waiting == 1 })
+	locktest.WaitInLine(t, single, 1)
 	require.NoError(t, pools[0].(*redis.Pool).Close())
 	err := redistest.Receive(t, "the end of the wait", ended)
 	var node *redimutex.NodeError

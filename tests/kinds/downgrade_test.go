@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -22,7 +23,8 @@ func TestNoWriterComesBetweenADowngradeAndWaitingReadersEnterWithIt(t *testing.T
 			writers := []*call{start(t, b.Acquire), start(t, a.Acquire)}
 			shown(t, s, "writers", 1)
 			readers := []*call{start(t, c.RAcquire), start(t, c.RAcquire), start(t, b.RAcquire)}
-			redistest.Wait(t, "the readers to wait", func() bool { return c.Client().Stats().Waiting == 2 && b.Client().Stats().Waiting == 2 })
+			locktest.WaitInLine(t, c.Client(), 2)
+			locktest.WaitInLine(t, b.Client(), 2)
 			shown(t, s, "entitled", 2)
 			require.NoError(t, l.Downgrade(t.Context()))
 			for _, r := range readers {

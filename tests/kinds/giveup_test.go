@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -183,7 +184,7 @@ func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
 			startWith(t, ctx, c.Mutex(key).Acquire)
 		}
 	}
-	redistest.Wait(t, "all to wait", func() bool { return c.Stats().Waiting == 2*lines })
+	locktest.WaitInLine(t, c, 2*lines)
 	proxy.Hold(redistest.Replies)
 	t.Cleanup(func() { proxy.Release() })
 	inUse := func() int { return pool.Stats().ActiveCount - pool.Stats().IdleCount }
@@ -291,10 +292,10 @@ func TestATryThatWasCutIsNotInTheWayOfTheNextCall(t *testing.T) {
 		other.Lock()
 		leaves, leave := context.WithCancel(t.Context())
 		first := startWith(t, leaves, m.Acquire)
-		redistest.Wait(t, "one to wait", func() bool { return c.Stats().Waiting == 1 })
+		locktest.WaitInLine(t, c, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		second := startWith(t, ctx, m.Acquire)
-		redistest.Wait(t, "one behind it", func() bool { return c.Stats().Waiting == 2 })
+		locktest.WaitInLine(t, c, 2)
 		leave()
 		<-first.done
 		other.Unlock()

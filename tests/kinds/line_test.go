@@ -295,7 +295,7 @@ func TestASingleTryForAPermitDoesNotOvertakeOneThatWaits(t *testing.T) {
 				first := start(t, sem.Acquire)
 				let := redistest.Receive(t, "the first try", asks)
 				second := start(t, sem.Acquire)
-				redistest.Wait(t, "one in line", func() bool { return c.Stats().Waiting == 1 })
+				locktest.WaitInLine(t, c, 1)
 				pool.Set(nil)
 				for _, l := range theirs {
 					release(t, l)
@@ -309,9 +309,9 @@ func TestASingleTryForAPermitDoesNotOvertakeOneThatWaits(t *testing.T) {
 				return
 			}
 			first := start(t, sem.Acquire)
-			redistest.Wait(t, "one that was refused", func() bool { return c.Stats().Waiting == 1 })
+			locktest.WaitInLine(t, c, 1)
 			second := start(t, sem.Acquire)
-			redistest.Wait(t, "one in line", func() bool { return c.Stats().Waiting == 2 })
+			locktest.WaitInLine(t, c, 2)
 			asks := gated(pool)
 			let := redistest.Receive(t, "the next try of the first", asks)
 			for _, l := range theirs {
@@ -345,7 +345,7 @@ func TestSingleTriesGoBesideEachOtherAgainWhenWhoWaitedHasGone(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	waiter := startWith(t, ctx, sem.Acquire)
-	redistest.Wait(t, "a waiter that was refused", func() bool { return c.Stats().Waiting == 1 })
+	locktest.WaitInLine(t, c, 1)
 	leave()
 	redistest.Wait(t, "the end of the wait", waiter.over)
 	require.ErrorIs(t, waiter.err, context.Canceled)

@@ -32,9 +32,9 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 			locktest.WaitQueued(t, s, "k", 1)
 		}
 		plain := start(t, m.Client().Mutex("k").Acquire)
-		redistest.Wait(t, "both to wait", func() bool { return m.Client().Stats().Waiting == 2 })
+		locktest.WaitInLine(t, m.Client(), 2)
 		reader := start(t, r.RAcquire)
-		redistest.Wait(t, "the reader to wait", func() bool { return r.Client().Stats().Waiting == 1 })
+		locktest.WaitInLine(t, r.Client(), 1)
 		began := time.Now()
 		cancel()
 		<-writer.done
@@ -50,14 +50,13 @@ func TestAWriterThatGivesUpBeforeAPlainMutexOfItsProcessKeepsNoReaderWaiting(t *
 func TestAWriterBehindAPlainMutexOfItsClientIsSeenToWaitOnceThatWaitsNoMore(t *testing.T) {
 	eachWay(t, func(t *testing.T, s *redistest.Server, opts []redimutex.Option) {
 		m, r := process(t, s, opts), process(t, s, opts)
-		waits := func(n int) func() bool { return func() bool { return m.Client().Stats().Waiting == n } }
 		first := start(t, r.RAcquire).get(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		plain := startWith(t, ctx, m.Client().Mutex("k").Acquire)
-		redistest.Wait(t, "the Mutex to wait", waits(1))
+		locktest.WaitInLine(t, m.Client(), 1)
 		writer := start(t, m.Acquire)
-		redistest.Wait(t, "both to wait", waits(2))
+		locktest.WaitInLine(t, m.Client(), 2)
 		release(t, start(t, r.RAcquire).get(t))
 		cancel()
 		<-plain.done

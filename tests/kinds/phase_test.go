@@ -56,7 +56,7 @@ func TestAfterAWriterAllWaitingReadersEnterBeforeAWriterThatCameEarlier(t *testi
 			for range each {
 				readers = append(readers, start(t, m.RAcquire))
 			}
-			redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == each })
+			locktest.WaitInLine(t, m.Client(), each)
 		}
 		shown(t, s, "entitled", groups)
 		release(t, first)
@@ -116,7 +116,7 @@ func TestOneWaiterThatGivesUpLeavesTheOthersOfItsProcessWaiting(t *testing.T) {
 		leaves := startWith(t, ctx, b.Acquire)
 		shown(t, s, "writers", 1)
 		stays := start(t, b.Acquire)
-		redistest.Wait(t, "both to wait", func() bool { return b.Client().Stats().Waiting == 2 })
+		locktest.WaitInLine(t, b.Client(), 2)
 		gone, give := context.WithCancel(t.Context())
 		reader := startWith(t, gone, b.RAcquire) // of the same process, on the other side
 		shown(t, s, "waiting", 1)
@@ -148,7 +148,7 @@ func TestWaitersOfAProcessThatGiveUpTogetherLetTheOthersIn(t *testing.T) {
 						waiters[i] = startWith(t, ctx, sides[0](b))
 					}
 					shown(t, s, set, 1)
-					redistest.Wait(t, "all to wait", func() bool { return b.Client().Stats().Waiting == len(waiters) })
+					locktest.WaitInLine(t, b.Client(), len(waiters))
 					cancel()
 					for _, w := range waiters {
 						<-w.done
@@ -227,7 +227,7 @@ func TestReadersOfOneClientWithOtherOptionsKeepNoWriterWaiting(t *testing.T) {
 		var others []*call
 		for n := range 2 {
 			others = append(others, start(t, other.RAcquire))
-			redistest.Wait(t, "it to wait", func() bool { return c.Client().Stats().Waiting == n+2 })
+			locktest.WaitInLine(t, c.Client(), n+2)
 		}
 		second := start(t, b.Acquire)
 		shown(t, s, "writers", 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -27,7 +28,7 @@ func TestTheWaitingReadersOfAProcessTakeOneTryTogether(t *testing.T) {
 	for range readers {
 		all = append(all, start(t, m.RAcquire))
 	}
-	redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == readers })
+	locktest.WaitInLine(t, m.Client(), readers)
 	shown(t, s, "entitled", 1)
 	monitor := s.Monitor()
 	before := monitor.Requests("k")
@@ -73,7 +74,7 @@ func TestATryBringsNoMoreThanAThousandReaders(t *testing.T) {
 	for range readers {
 		all = append(all, start(t, m.RAcquire))
 	}
-	redistest.Wait(t, "all to wait", func() bool { return m.Client().Stats().Waiting == readers })
+	locktest.WaitInLine(t, m.Client(), readers)
 	release(t, first)
 	for _, r := range all {
 		r.get(t)
@@ -92,7 +93,7 @@ func TestAReaderThatLeavesWhileItsProcessWaitsLeavesNothing(t *testing.T) {
 		readers := func() any { return s.Do("ZCARD", "redimutex:readers:{k}") }
 		first := start(t, w.Acquire).get(t)
 		stays := start(t, m.RAcquire)
-		redistest.Wait(t, "it to wait", func() bool { return m.Client().Stats().Waiting == 1 })
+		locktest.WaitInLine(t, m.Client(), 1)
 		inLine, goOn := make(chan struct{}), make(chan struct{})
 		var tries atomic.Int64
 		m.Client().Observe(&redimutex.Trace{

@@ -126,7 +126,7 @@ func TestOneThatComesWhenAllOfItsProcessHaveGivenUpHasNotTheirPlace(t *testing.T
 		left = append(left, startWith(t, ctx, sem.Acquire))
 	}
 	locktest.WaitQueued(t, s, key, 1)
-	redistest.Wait(t, "all to wait", func() bool { return sem.Client().Stats().Waiting == len(left) })
+	locktest.WaitInLine(t, sem.Client(), len(left))
 	cancel()
 	for _, c := range left {
 		redistest.Wait(t, "the end of the wait", c.over)

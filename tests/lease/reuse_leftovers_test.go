@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -125,7 +126,7 @@ func TestWhoWasInLineForLongWaitsForWhatItsProcessGivesBack(t *testing.T) {
 	first.Lock()
 	locked := make(chan struct{})
 	go func() { next.Lock(); close(locked) }()
-	redistest.Wait(t, "a caller in line", func() bool { return c.Stats().Waiting == 1 })
+	locktest.WaitInLine(t, c, 1)
 	time.Sleep(1200 * time.Millisecond) // longer than a node timeout
 	first.Unlock()
 	<-locked

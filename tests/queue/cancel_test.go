@@ -131,7 +131,7 @@ func TestAttemptsAreCountedInTheQueueToo(t *testing.T) {
 		require.ErrorIs(t, err, redimutex.ErrLocked)
 		assert.Len(t, tries, n)
 		assert.GreaterOrEqual(t, time.Since(start), time.Duration(n-1)*40*time.Millisecond, "with a wait between any two of them")
-		redistest.Wait(t, "it has left the queue", func() bool { return len(inLine(t, s, "k")) == 0 })
+		redistest.Wait(t, "it has left the queue", func() bool { return len(queueOf(t, s, "k")) == 0 })
 	}
 }
 

@@ -86,7 +86,7 @@ func TestAHandOffIsNotHeardAtAReplica(t *testing.T) {
 	holder, waiter := newMutex(t, primary.Pool()), newMutex(t, primary.Pool())
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	got := startWaiting(t, primary, waiter, 1)
-	members := inLine(t, primary, key)
+	members := queueOf(t, primary, key)
 	channel, _, _ := strings.Cut(members[0], " ")
 	c, err := redis.Dial("tcp", replicas[0].Addr(), redis.DialReadTimeout(slow))
 	require.NoError(t, err)

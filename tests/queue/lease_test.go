@@ -89,7 +89,7 @@ func TestValidityAfterAHandOverIsThatOfTheServerWhateverTheOthersTTL(t *testing.
 			locked := make(chan error, 1)
 			go func() { locked <- m.LockContext(context.Background(), time.Minute) }()
 			redistest.Wait(t, "the waiter waits, or has the lock", func() bool {
-				return len(inLine(t, s, "k")) == 1 || len(locked) == 1
+				return len(queueOf(t, s, "k")) == 1 || len(locked) == 1
 			})
 			_ = holder.UnlockContext(t.Context()) // a lease of 60 ms may have been lost before
 			require.NoError(t, <-locked)

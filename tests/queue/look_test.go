@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -120,7 +121,7 @@ func TestTheGoroutineBehindOneThatGotTheLockComesBehindTheOtherProcesses(t *test
 	holder.Lock()
 	a1 := startWaiting(t, s, a, 1)
 	a2 := startWaiting(t, s, a, 1)
-	redistest.Wait(t, "both of the first process wait", func() bool { return a.Client().Stats().Waiting == 2 })
+	locktest.WaitInLine(t, a.Client(), 2)
 	gotB := startWaiting(t, s, b, 2)
 	gotC := startWaiting(t, s, c, 3)
 	unlock(t, holder)
@@ -150,7 +151,7 @@ func TestAFarWaiterIsGivenTheLockForLonger(t *testing.T) {
 	left := make(chan error, 1)
 	go func() { left <- m.LockContext(ctx, 0) }()
 	waitQueued(t, s, key, 1)
-	places := inLine(t, s, key)
+	places := queueOf(t, s, key)
 	leave()
 	<-left
 	ms, err := strconv.Atoi(strings.Fields(places[0])[3])

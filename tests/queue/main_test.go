@@ -32,7 +32,7 @@ func newMutex(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redi
 }
 
 var (
-	inLine     = locktest.Queue
+	queueOf    = locktest.Queue
 	waitQueued = locktest.WaitQueued
 )
 

@@ -197,7 +197,7 @@ func TestAMessageOfBeforeTheLastLookIsNoLock(t *testing.T) {
 	locked := make(chan struct{})
 	go func() { m.Lock(); close(locked) }()
 	waitQueued(t, s, "k", 1)
-	member := inLine(t, s, "k")
+	member := queueOf(t, s, "k")
 	fields := strings.Fields(member[0])
 	looks := s.Calls("evalsha")
 	redistest.Wait(t, "some messages, and looks", func() bool {
