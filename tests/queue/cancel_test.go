@@ -76,9 +76,7 @@ func TestGrantThatMeetsACancelledWaiterIsPassedOn(t *testing.T) {
 
 func TestCloseLeavesTheQueue(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	c := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue(), redimutex.WithTTL(time.Minute))
 	locked := make(chan error, 1)
 	go func() { locked <- c.Mutex("k").LockContext(context.Background(), 0) }()

@@ -42,9 +42,7 @@ func (q queued) gets(start time.Time) time.Duration {
 func TestKilledWaitersAtTheHeadCostNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Differs(t, "does not count commands")
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	const dead = 4
 	for i := range dead {
 		w := startWorker(t, s.Addr(), 500*time.Millisecond, 1)
@@ -95,9 +93,7 @@ func TestForeignClientsDelayAQueueAndDontBlockIt(t *testing.T) {
 
 func TestWaitersGoOnWithAServerThatWasRestarted(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	a := queue(t, s, newMutex(t, s.Pool()), 0)
 	b := queue(t, s, newMutex(t, s.Pool()), 1)
 	s.Restart()
@@ -133,9 +129,7 @@ func TestAFailedLookIsRepeatedSoonWhateverTheBackoff(t *testing.T) {
 
 func TestKilledSubscriberIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	q := queue(t, s, newMutex(t, s.Pool()), 0)
 	for range 5 {
 		killed := s.Do("CLIENT", "KILL", "TYPE", "pubsub")
@@ -154,9 +148,7 @@ func TestKilledSubscriberIsReplaced(t *testing.T) {
 // learns of the call.
 func TestWaiterThatWasPassedOverWhileItsSubscriptionWasBrokenKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	var cut atomic.Bool
 	first := queue(t, s, newMutex(t, &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
 		if cut.Load() {
@@ -207,12 +199,17 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 	require.NoError(t, m.UnlockContext(context.Background()))
 }
 
+// mute returns a pool for a user who may neither publish nor subscribe.
+func mute(s *redistest.Server) *redis.Pool {
+	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
+	return s.Pool(redis.DialUsername("mute"), redis.DialPassword("x"))
+}
+
 func TestWaiterPollsWhereItMayNotSubscribe(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Start(t)
-	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
-	testWithoutSubscriber(t, s, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+	testWithoutSubscriber(t, s, mute(s))
 }
 
 // The first in line is called in vain, and no other waiter is called after it.
@@ -220,8 +217,7 @@ func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.
 	t.Parallel()
 	redistest.Needs(t, redistest.ChannelRules)
 	s := redistest.Start(t)
-	s.Do("ACL", "SETUSER", "mute", "on", "nopass", "allkeys", "allcommands", "resetchannels")
-	holder := newMutex(t, s.Pool(redis.DialUsername("mute"), redis.DialPassword("x")))
+	holder := newMutex(t, mute(s))
 	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
 	network := s.Proxy()
 	patient := []redimutex.Option{redimutex.WithNodeTimeout(4 * slow), redimutex.WithTTL(time.Hour)}
@@ -239,9 +235,7 @@ func TestAMessageThatTheServerRefusesLeavesTheLockFreeForTheNextLook(t *testing.
 // Otherwise a server whose clock was set back would put all later waiters before the earlier ones.
 func TestWaitersFromBeforeTheClockWasSetBackDontStarve(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	early := queue(t, s, newMutex(t, s.Pool()), 0)
 	members := queueOf(t, s, "k")
 	hour := time.Now().Add(time.Hour).UnixMicro()

@@ -63,9 +63,7 @@ func TestQueueKeepsTheOwnersLabelWhole(t *testing.T) {
 
 func TestWhatIsNoWaiterInTheQueueIsPassedOver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	for i, member := range []string{"", "rubbish", "redimutex:nobody 0 150 token", "redimutex:nobody 1 150 token"} {
 		s.Do("ZADD", server.QueueKey("k"), i, member)
 	}

@@ -36,6 +36,15 @@ var (
 	waitQueued = locktest.WaitQueued
 )
 
+// startHeld starts a server, and a Mutex that has the lock.
+func startHeld(t testing.TB) (*redistest.Server, *redimutex.Mutex) {
+	t.Helper()
+	s := redistest.Start(t)
+	holder := newMutex(t, s.Pool())
+	require.NoError(t, holder.LockContext(t.Context(), time.Minute))
+	return s, holder
+}
+
 // startWaiting makes m wait for the lock, and returns when m is the nth in the queue of the server.
 func startWaiting(t testing.TB, s *redistest.Server, m *redimutex.Mutex, n int) (got <-chan error) {
 	t.Helper()

@@ -20,9 +20,7 @@ import (
 // The first waiter of a Client has to subscribe before it can queue. Others that subscribe faster do not overtake it.
 func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	subscribe := make(chan struct{})
 	var dials atomic.Int32
 	pool := &redis.Pool{MaxIdle: 1, MaxActive: 1, Wait: true, Dial: func() (redis.Conn, error) {
@@ -50,9 +48,7 @@ func TestSlowSubscriberKeepsItsPlace(t *testing.T) {
 
 func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	workers := make([]*redistest.Worker, 5)
 	for i := range workers {
 		workers[i] = startWorker(t, s.Addr(), 500*time.Millisecond, 1)
@@ -68,9 +64,7 @@ func TestQueueServesProcessesInOrderOfArrival(t *testing.T) {
 
 func TestClientHasOnePlaceInTheQueueAndServesItsGoroutinesInOrder(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	const clients, each = 3, 20
 	var got []int // in the order of their holds; the lock protects it
 	var group sync.WaitGroup
@@ -200,9 +194,7 @@ func TestFarWaitersGetTheirTurnInOrderOfArrival(t *testing.T) {
 // Meanwhile the server may have called the ticket. Its message may still be on its way when the hand-off is over.
 func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	proxy := s.Proxy()
 	client := newMutex(t, proxy.Pool()).Client()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -226,9 +218,7 @@ func TestATicketWhoseLookWasCutIsNotUsedAgain(t *testing.T) {
 // As above, but the waiter goes on. It can't know what the server did either.
 func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	proxy := s.Proxy()
 	got := startWaiting(t, s, newMutex(t, proxy.Pool(), redimutex.WithNodeTimeout(300*time.Millisecond)), 1)
 	first := queueOf(t, s, key)
@@ -243,9 +233,7 @@ func TestATicketWhoseLookHadNoAnswerIsNotUsedAgain(t *testing.T) {
 // The place belongs to the process. Otherwise a process whose goroutines give up early would never be served.
 func TestAPlaceIsThatOfTheNextGoroutineInLineWhenTheFirstGivesUp(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	holder := newMutex(t, s.Pool())
-	holder.Lock()
+	s, holder := startHeld(t)
 	a, b := newMutex(t, s.Pool()), newMutex(t, s.Pool())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
