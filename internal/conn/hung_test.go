@@ -41,7 +41,7 @@ func TestEveryPhaseEndsWithTheContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &peer{silentAt: phase}
 					if word, over := cutTLS(phase); over {
-						p.silentAt, p.secure = word, secure()
+						p.silentAt, p.secure = word, secure(t)
 					}
 					d := p.dialer()
 					pool := &redis.Pool{MaxIdle: 1, DialContext: d.DialContext, TestOnBorrowContext: d.TestIdle}
@@ -119,7 +119,7 @@ func TestAPeerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 				for i := range 4 {
 					p := &peer{silentAt: "STOP"}
 					if i%2 > 0 {
-						p.secure = secure()
+						p.secure = secure(t)
 					}
 					stop := make(chan struct{})
 					d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {

@@ -4,14 +4,8 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"slices"
 	"strings"
@@ -67,7 +61,7 @@ func (p *peer) serve(raw net.Conn) {
 	r := bufio.NewReader(c)
 	silent := false
 	for {
-		words, err := command(r)
+		_, words, err := redistest.ReadValue(r)
 		if err != nil {
 			break
 		}
@@ -108,39 +102,11 @@ func (p *peer) closed() int {
 	return p.ended
 }
 
-// command reads one command in the protocol of Redis.
-func command(r *bufio.Reader) (words []string, err error) {
-	var n int
-	if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
-		return nil, err
-	}
-	for range n {
-		var size int
-		if _, err := fmt.Fscanf(r, "$%d\r\n", &size); err != nil {
-			return nil, err
-		}
-		word := make([]byte, size+2)
-		if _, err := io.ReadFull(r, word); err != nil {
-			return nil, err
-		}
-		words = append(words, string(word[:size]))
-	}
-	return words, nil
-}
-
 // secure returns what a server needs for TLS.
-var secure = sync.OnceValue(func() *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-})
+func secure(t testing.TB) *tls.Config {
+	server, _ := redistest.SelfSigned(t)
+	return server
+}
 
 // dial dials, and closes the connection at the end of the test.
 func dial(t testing.TB, d *conn.Dialer) *conn.Conn {

@@ -39,7 +39,7 @@ func TestAConnectionWithTLSOfItsOwnEndsWithTheContext(t *testing.T) {
 		for kind, ending := range endings {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p := &peer{secure: secure(), silentAt: "STOP"}
+					p := &peer{secure: secure(t), silentAt: "STOP"}
 					c := dial(t, conn.NewDialer("tcp", "peer:6379", dialTLS(p, (*peer).serve, hide)))
 					ctx, cancel := ending.after(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), time.Second)
 					defer cancel()
@@ -74,7 +74,7 @@ func TestCloseWaitsForNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stop := make(chan struct{})
-				c := dial(t, dialer(&peer{secure: secure()}, func(p *peer, c net.Conn) { p.serve(&clogged{c, p, stop}) }))
+				c := dial(t, dialer(&peer{secure: secure(t)}, func(p *peer, c net.Conn) { p.serve(&clogged{c, p, stop}) }))
 				require.NoError(t, c.Send("STOP"))
 				require.NoError(t, c.Flush())
 				began := time.Now()

@@ -27,7 +27,7 @@ func TestTheUndoIsWrittenBehindWhatWasCutShort(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &peer{silentAt: "SET"}
 					if over {
-						p.secure = secure()
+						p.secure = secure(t)
 					}
 					c := dial(t, p.dialer(redis.DialReadTimeout(time.Minute), redis.DialWriteTimeout(time.Minute)))
 					ctx, cancel := ending.after(t.Context(), time.Second)

@@ -71,7 +71,7 @@ func NewFront(t testing.TB, s *Server) *Front { return newFront(t, s, nil, nil) 
 
 // NewTLSFront starts a Front of s that speaks TLS to its clients.
 func NewTLSFront(t testing.TB, s *Server) *Front {
-	server, client := selfSigned(t)
+	server, client := SelfSigned(t)
 	return newFront(t, s, server, client)
 }
 

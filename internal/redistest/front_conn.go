@@ -43,7 +43,7 @@ func (f *Front) serve(r *Relay, raw net.Conn) {
 	if c.handshake() {
 		executing.Go(func() { c.execute(r, commands) })
 		for in := bufio.NewReader(c.client); ; {
-			raw, words, err := readValue(in)
+			raw, words, err := ReadValue(in)
 			if err != nil || len(words) == 0 {
 				break
 			}
@@ -126,7 +126,7 @@ func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufi
 	if c.streaming {
 		return true
 	}
-	reply, _, err := readValue(replies)
+	reply, _, err := ReadValue(replies)
 	if err != nil {
 		return false
 	}
@@ -138,9 +138,9 @@ func (c *frontConn) pass(r *Relay, next command, server io.Writer, replies *bufi
 	return err == nil
 }
 
-// readValue reads the next request or reply in wire format, and the strings in it:
+// ReadValue reads the next request or reply in wire format, and the strings in it:
 // https://redis.io/docs/latest/develop/reference/protocol-spec/.
-func readValue(in *bufio.Reader) (raw []byte, words []string, err error) {
+func ReadValue(in *bufio.Reader) (raw []byte, words []string, err error) {
 	for open := 1; open > 0; open-- {
 		line, err := in.ReadString('\n')
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// selfSigned returns the TLS configurations of a server on the loopback address and of its clients, with a new certificate.
-func selfSigned(t testing.TB) (server, client *tls.Config) {
+// SelfSigned returns the TLS configurations of a server on the loopback address and of its clients, with a new certificate.
+func SelfSigned(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
