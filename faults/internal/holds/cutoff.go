@@ -48,7 +48,7 @@ func cutAll(s *evidence.Scene, kits []kit) {
 	if s.Long {
 		laps = 30
 	}
-	sideBySide(s, kits, laps*cutHolders, laps*cutHolders, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+	sideBySide(s, kits, laps*cutHolders, laps*cutHolders, func(i int, k kit, q *evidence.Quota) ([]evidence.Figure, error) {
 		k.TTL = cutTTL
 		c := &cutting{Scene: s, kit: k, noise: noise, random: s.Random(i), quota: q, late: make(map[string]int)}
 		c.bound = evidence.Bound{Words: "the local deadline", Strict: s.Long, Steps: steps, Share: 1, Slack: 2 * k.TTL}
@@ -64,7 +64,7 @@ func cutAll(s *evidence.Scene, kits []kit) {
 				return nil, err
 			}
 		}
-		return []figure{c.figure()}, nil
+		return []evidence.Figure{c.figure()}, nil
 	})
 	s.Note("The deadline is not the library's own, but an independent bound: no server can have executed the last request that it has answered before a proxy passed it on, and " +
 		"so the key, or a majority of them, lives for one TTL after that at least. The times are from that deadline to the moment at which the loss was signalled, as a goroutine of this " +
@@ -116,7 +116,7 @@ func (c *cutting) lap(way string) error {
 		h.watch = watchOver(h.hold, h.ttl)
 		holders[i] = h
 	}
-	pause(c.Context(), between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some leases have been renewed
+	evidence.Sleep(c.Context(), evidence.Between(c.random, c.kit.TTL/3, c.kit.TTL)) // so that some leases have been renewed
 	heal := c.cut(way, holders)
 	var group sync.WaitGroup
 	outcomes := make([]cutOutcome, len(holders))
@@ -164,16 +164,16 @@ func each[T any](all []T, breaks, heals func(T)) (heal func()) {
 
 // A cutOutcome says how the loss of one hold was signalled.
 type cutOutcome struct {
-	deadline instant
-	told     instant // 0: not within two more TTLs
-	believed bool    // the hold seemed valid at the deadline
+	deadline evidence.Instant
+	told     evidence.Instant // 0: not within two more TTLs
+	believed bool             // the hold seemed valid at the deadline
 }
 
 // deadline returns the moment until which a majority of the servers keeps the lock, at least.
-func (h *holder) deadline() instant {
-	ends := make([]instant, len(h.links))
+func (h *holder) deadline() evidence.Instant {
+	ends := make([]evidence.Instant, len(h.links))
 	for i, l := range h.links {
-		ends[i] = instantOf(l.Answered()).Add(h.ttl)
+		ends[i] = evidence.InstantOf(l.Answered()).Add(h.ttl)
 	}
 	slices.Sort(ends)
 	return ends[len(ends)-1-len(ends)/2]
@@ -182,9 +182,9 @@ func (h *holder) deadline() instant {
 // follow waits for the signal. At the deadline it also asks the hold itself whether it is valid.
 func (h *holder) follow() cutOutcome {
 	var o cutOutcome
-	pause(context.Background(), h.deadline().Sub(now())+time.Microsecond)
+	evidence.Sleep(context.Background(), h.deadline().Sub(evidence.Now())+time.Microsecond)
 	o.deadline = h.deadline()
-	if now() >= o.deadline && h.hold.Done() != nil {
+	if evidence.Now() >= o.deadline && h.hold.Done() != nil {
 		o.believed = h.hold.Valid()
 	}
 	if at, ok := h.watch.wait(2 * h.ttl); ok {
@@ -213,7 +213,7 @@ func (c *cutting) take(way string, o cutOutcome) {
 	c.samples = append(c.samples, one)
 }
 
-func (c *cutting) figure() figure {
+func (c *cutting) figure() evidence.Figure {
 	f := c.bound.Figure(c.kit.String(), c.samples)
 	if f.NotJudged = !c.kit.judged(); f.NotJudged {
 		f.Library += ", with the caller's own loop"

@@ -44,27 +44,27 @@ type deletion struct {
 	kit kit
 	// do makes the keys go away at random moments. It calls gone for each key, with two instants: at the first the key was
 	// still on the server, and at the second it was not.
-	do   func(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(key int, before, after instant)) error
+	do   func(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(key int, before, after evidence.Instant)) error
 	name string
 	wait time.Duration // how long to wait for a signal; 0: gracePeriod
 }
 
 func deleteAll(s *evidence.Scene, ds []deletion) {
 	noise := s.Noise()
-	sideBySide(s, ds, 100, 1000, func(i int, d deletion, q *evidence.Quota) ([]figure, error) {
+	sideBySide(s, ds, 100, 1000, func(i int, d deletion, q *evidence.Quota) ([]evidence.Figure, error) {
 		d.kit.TTL = deletedTTL
 		f, err := deleteHeld(s, q, d, noise, s.Random(i), fmt.Sprintf("deleted-%d-", i))
-		return []figure{f}, err
+		return []evidence.Figure{f}, err
 	})
 	s.Note("The time runs from just before the DEL was sent, or from the last look that found the key before it was evicted, and the round trip in the limit is the time until that was answered. " +
 		"redsync and redislock have no signal: what counts for them is a loop around Extend or Refresh, every TTL/3, that the caller has to write, and it is not counted as held.")
 }
 
 // deleteHeld locks keys, lets d delete them, and measures how long it takes until the losses are signalled.
-func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
+func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence.Noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	lib, err := d.kit.open()
 	if err != nil {
-		return figure{}, err
+		return evidence.Figure{}, err
 	}
 	defer lib.Close()
 	if d.wait == 0 {
@@ -80,20 +80,20 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence
 			keys[i] = fmt.Sprintf("%s%d-%d", prefix, q.Done, i)
 			h, err := lock(s.Context(), lib, keys[i])
 			if err != nil {
-				return figure{}, err
+				return evidence.Figure{}, err
 			}
 			signal = h.Done() != nil
 			held[i], watches[i] = h, watchOver(h, d.kit.TTL)
 		}
-		type moment struct{ before, after instant }
+		type moment struct{ before, after evidence.Instant }
 		moments := make([]moment, len(keys))
 		var mu sync.Mutex
-		if err := d.do(s.Context(), r, d.kit.Addrs[0], keys, func(key int, before, after instant) {
+		if err := d.do(s.Context(), r, d.kit.Addrs[0], keys, func(key int, before, after evidence.Instant) {
 			mu.Lock()
 			defer mu.Unlock()
 			moments[key] = moment{before, after}
 		}); err != nil {
-			return figure{}, err
+			return evidence.Figure{}, err
 		}
 		enough := time.Now().Add(d.wait)
 		for i, w := range watches {
@@ -122,14 +122,14 @@ func deleteHeld(s *evidence.Scene, q *evidence.Quota, d deletion, noise evidence
 
 // A watch waits for the loss of a hold.
 type watch struct {
-	lost chan instant // gets one value, if the hold is lost
+	lost chan evidence.Instant // gets one value, if the hold is lost
 	stop chan struct{}
 }
 
 // watchOver notes when h is lost: by its signal or, if the library has none, by a loop around Extend such as a caller of that
 // library would write.
 func watchOver(h peers.Slot, ttl time.Duration) *watch {
-	w := &watch{lost: make(chan instant, 1), stop: make(chan struct{})}
+	w := &watch{lost: make(chan evidence.Instant, 1), stop: make(chan struct{})}
 	done, ticker := h.Done(), time.NewTicker(ttl/3)
 	if done != nil {
 		ticker.Stop()
@@ -146,13 +146,13 @@ func watchOver(h peers.Slot, ttl time.Duration) *watch {
 				return
 			}
 		}
-		w.lost <- now()
+		w.lost <- evidence.Now()
 	}()
 	return w
 }
 
 // wait returns when the hold was lost, and stops watching.
-func (w *watch) wait(d time.Duration) (at instant, ok bool) {
+func (w *watch) wait(d time.Duration) (at evidence.Instant, ok bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -165,11 +165,11 @@ func (w *watch) wait(d time.Duration) (at instant, ok bool) {
 }
 
 // remove deletes each key at a moment of its own.
-func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
+func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, evidence.Instant, evidence.Instant)) error {
 	errs := make([]error, len(keys))
 	var group sync.WaitGroup
 	for i, key := range keys {
-		after := between(r, 0, deletedTTL*2/3)
+		after := evidence.Between(r, 0, deletedTTL*2/3)
 		group.Go(func() {
 			c, err := redis.DialContext(ctx, "tcp", addr)
 			if err != nil {
@@ -177,12 +177,12 @@ func remove(ctx context.Context, r *rand.Rand, addr string, keys []string, gone 
 				return
 			}
 			defer c.Close()
-			pause(ctx, after)
-			before := now()
+			evidence.Sleep(ctx, after)
+			before := evidence.Now()
 			n, err := redis.Int(c.Do("DEL", key))
 			errs[i] = err
 			if n == 1 {
-				gone(i, before, now())
+				gone(i, before, evidence.Now())
 			}
 		})
 	}
@@ -197,18 +197,18 @@ var filling = redis.NewScript(-1, `for i = 1, 10 do redis.call('SET', ARGV[1] ..
 	return there`)
 
 // evict fills the server until it has evicted all keys.
-func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, instant, instant)) error {
+func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone func(int, evidence.Instant, evidence.Instant)) error {
 	c, err := redis.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	pause(ctx, between(r, 0, deletedTTL/3))
+	evidence.Sleep(ctx, evidence.Between(r, 0, deletedTTL/3))
 	ballast := strings.Repeat("x", 8<<10)
 	left := len(keys)
 	away := make([]bool, len(keys))
-	for before := now(); left > 0 && ctx.Err() == nil; {
-		asked := now()
+	for before := evidence.Now(); left > 0 && ctx.Err() == nil; {
+		asked := evidence.Now()
 		there, err := redis.Ints(filling.Do(c, redis.Args{len(keys)}.AddFlat(keys).Add(fmt.Sprintf("ballast-%d-", r.Int64()), ballast)...))
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func evict(ctx context.Context, r *rand.Rand, addr string, keys []string, gone f
 			if there[i] == 0 && !away[i] {
 				away[i] = true
 				left--
-				gone(i, before, now())
+				gone(i, before, evidence.Now())
 			}
 		}
 		before = asked

@@ -38,7 +38,7 @@ const (
 // flapAll breaks the connections of the clients of each kit, side by side.
 func flapAll(s *evidence.Scene, kits []kit) {
 	noise := s.Noise()
-	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+	sideBySide(s, kits, 40, 600, func(i int, k kit, q *evidence.Quota) ([]evidence.Figure, error) {
 		f := flapper{Scene: s, kit: k, key: fmt.Sprintf("flapping-%d", i), random: s.Random(i), noise: noise, quota: q}
 		return f.run()
 	})
@@ -62,13 +62,13 @@ type flapper struct {
 // A turn is one hold of one client.
 type turn struct {
 	client int
-	asked  instant // when the client began to wait
-	got    instant
-	gave   instant // when Unlock returned
-	live   bool    // Unlock succeeded, so the servers know of the release
+	asked  evidence.Instant // when the client began to wait
+	got    evidence.Instant
+	gave   evidence.Instant // when Unlock returned
+	live   bool             // Unlock succeeded, so the servers know of the release
 }
 
-func (f *flapper) run() ([]figure, error) {
+func (f *flapper) run() ([]evidence.Figure, error) {
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	links := make([][]*redistest.Proxy, flapClients)
@@ -90,11 +90,11 @@ func (f *flapper) run() ([]figure, error) {
 	}
 	var err error
 	for err == nil && f.quota.More() {
-		pause(ctx, between(f.random, 20*time.Millisecond, 150*time.Millisecond))
+		evidence.Sleep(ctx, evidence.Between(f.random, 20*time.Millisecond, 150*time.Millisecond))
 		err = f.strike(ctx, links[f.random.IntN(flapClients)])
 		f.quota.Done++
 	}
-	pause(ctx, flapTTL)
+	evidence.Sleep(ctx, flapTTL)
 	cancel()
 	group.Wait()
 	return f.figures(), err
@@ -103,16 +103,16 @@ func (f *flapper) run() ([]figure, error) {
 // client takes its turns until ctx ends.
 func (f *flapper) client(ctx context.Context, number int, lib peers.Library, r *rand.Rand) {
 	for ctx.Err() == nil {
-		one := turn{client: number, asked: now()}
+		one := turn{client: number, asked: evidence.Now()}
 		h, err := lock(ctx, lib, f.key)
 		if err != nil {
-			pause(ctx, time.Millisecond)
+			evidence.Sleep(ctx, time.Millisecond)
 			continue
 		}
-		one.got = now()
-		pause(ctx, between(r, 0, 5*time.Millisecond))
+		one.got = evidence.Now()
+		evidence.Sleep(ctx, evidence.Between(r, 0, 5*time.Millisecond))
 		one.live = h.Unlock(context.Background()) == nil
-		one.gave = now()
+		one.gave = evidence.Now()
 		f.mu.Lock()
 		f.log = append(f.log, one)
 		f.mu.Unlock()
@@ -134,22 +134,22 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 	case 1:
 		f.Struck("a client's links cut")
 		heal := each(links, (*redistest.Proxy).Cut, (*redistest.Proxy).Mend)
-		pause(ctx, between(f.random, 0, 100*time.Millisecond))
+		evidence.Sleep(ctx, evidence.Between(f.random, 0, 100*time.Millisecond))
 		heal()
 	case 2:
 		f.Struck("a client's links silent")
 		heal := each(links, func(p *redistest.Proxy) { p.Hold() }, func(p *redistest.Proxy) { p.Release() })
-		pause(ctx, between(f.random, 0, 200*time.Millisecond))
+		evidence.Sleep(ctx, evidence.Between(f.random, 0, 200*time.Millisecond))
 		heal()
 	}
 	return nil
 }
 
 // figures measures the waits between the turns.
-func (f *flapper) figures() []figure {
+func (f *flapper) figures() []evidence.Figure {
 	live, failed := handovers(f.log, f.noise.Between)
 	b := evidence.Bound{Limit: liveLimit, Words: "for a live release", Strict: f.Long, Steps: steps, Share: 1, Slack: patience}
-	figures := []figure{b.Figure(f.kit.String()+", live releases", live)}
+	figures := []evidence.Figure{b.Figure(f.kit.String()+", live releases", live)}
 	if len(failed) > 0 {
 		b.Limit, b.Words = f.kit.TTL+50*time.Millisecond, "TTL + 50 ms"
 		figures = append(figures, b.Figure(f.kit.String()+", failed releases", failed))
@@ -158,7 +158,7 @@ func (f *flapper) figures() []figure {
 }
 
 // handovers returns how long it took from each release until the next waiter had the lock.
-func handovers(log []turn, noise func(from, to instant) time.Duration) (live, failed []evidence.Sample) {
+func handovers(log []turn, noise func(from, to evidence.Instant) time.Duration) (live, failed []evidence.Sample) {
 	slices.SortFunc(log, func(a, b turn) int { return cmp.Compare(a.got, b.got) })
 	waiting := never // the earliest moment at which a client of a later turn began to wait
 	for i := len(log) - 2; i >= 0; i-- {

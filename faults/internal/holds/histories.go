@@ -68,7 +68,7 @@ func checkAll(s *evidence.Scene, kits []kit) {
 		}
 		trials[i] = h
 	}
-	sideBySide(s, trials, 1, 5, func(_ int, h *trial, q *evidence.Quota) (_ []figure, err error) {
+	sideBySide(s, trials, 1, 5, func(_ int, h *trial, q *evidence.Quota) (_ []evidence.Figure, err error) {
 		for ; err == nil && q.More(); q.Done++ {
 			places <- struct{}{}
 			err = h.run()
@@ -124,7 +124,7 @@ func (h *trial) run() error {
 	}
 	end := time.Now().Add(h.lap)
 	for time.Now().Before(end) && h.Context().Err() == nil {
-		pause(h.Context(), between(h.random, 20*time.Millisecond, 120*time.Millisecond))
+		evidence.Sleep(h.Context(), evidence.Between(h.random, 20*time.Millisecond, 120*time.Millisecond))
 		if err := h.strike(hands, employ); err != nil {
 			return err
 		}
@@ -184,12 +184,12 @@ func (h *trial) strike(hands []hand, employ func(int) error) (err error) {
 		if err := hands[i].Stop(patience); err != nil {
 			return err
 		}
-		pause(h.Context(), between(h.random, 0, 3*historyTTL/2))
+		evidence.Sleep(h.Context(), evidence.Between(h.random, 0, 3*historyTTL/2))
 		return hands[i].Resume()
 	default:
 		h.Struck(strikes[n-2].Name)
 		strikes[n-2].Hit(server, func() {
-			pause(h.Context(), between(h.random, 0, historyTTL))
+			evidence.Sleep(h.Context(), evidence.Between(h.random, 0, historyTTL))
 			if h.random.IntN(2) == 0 {
 				err = kill() // with commands under way, or without a server
 			}
@@ -202,7 +202,7 @@ func (h *trial) strike(hands []hand, employ func(int) error) (err error) {
 func report(s *evidence.Scene, trials []*trial) {
 	var example *verdict
 	for i, h := range trials {
-		f := figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
+		f := evidence.Figure{Library: h.kit.String(), NotJudged: !h.kit.judged()}
 		var holds, calls, unknown int
 		for j, v := range h.verdicts {
 			f.Tried++

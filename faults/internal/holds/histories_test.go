@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
@@ -60,7 +61,7 @@ func (h *sloppySlot) Lock(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, time.Millisecond)
+		evidence.Sleep(ctx, time.Millisecond)
 	}
 }
 
@@ -137,15 +138,15 @@ func TestPlantedBugsMakeAHistoryIllegal(t *testing.T) {
 
 // Each case is a series of calls about one lock, and whether the last of them may have gone as it did.
 func TestWhatALockMayDo(t *testing.T) {
-	lock := func(hold int64, from, until instant) event {
+	lock := func(hold int64, from, until evidence.Instant) event {
 		return event{Op: opLock, Hold: hold, Return: from, Until: until, Result: resultOK}
 	}
-	read := func(hold int64, from, until instant) event {
+	read := func(hold int64, from, until evidence.Instant) event {
 		e := lock(hold, from, until)
 		e.Reads = true
 		return e
 	}
-	permit := func(hold int64, from, until instant) event {
+	permit := func(hold int64, from, until evidence.Instant) event {
 		e := lock(hold, from, until)
 		e.Limit = 2
 		return e
@@ -154,7 +155,7 @@ func TestWhatALockMayDo(t *testing.T) {
 		e.Fence = fence
 		return e
 	}
-	does := func(op string, hold int64, at instant, result string, until instant) event {
+	does := func(op string, hold int64, at evidence.Instant, result string, until evidence.Instant) event {
 		return event{Op: op, Hold: hold, Return: at, Result: result, Until: until}
 	}
 	given := does(opHandOver, 1, 50, resultOK, 90)
@@ -210,7 +211,7 @@ func TestWhatALockMayDo(t *testing.T) {
 
 // A renewal is no call. So only a later call shows which of two permits had ended when a third one was given.
 func TestAPermitThatIsFoundValidHasNotEndedBefore(t *testing.T) {
-	call := func(op string, hold int64, at, until instant) event {
+	call := func(op string, hold int64, at, until evidence.Instant) event {
 		e := event{Op: op, Client: int(hold), Hold: hold, Call: at, Return: at + 1, Result: resultOK, Until: until}
 		if op == opLock {
 			e.Limit = 2

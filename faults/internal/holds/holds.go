@@ -16,25 +16,13 @@ func Rows() []evidence.Row {
 	return []evidence.Row{paused(), deleted(), cutOff(), killed(), flapping(), histories()}
 }
 
-type (
-	instant = evidence.Instant
-	figure  = evidence.Figure
-)
-
-var (
-	now       = evidence.Now
-	instantOf = evidence.InstantOf
-	between   = evidence.Between
-	pause     = evidence.Sleep
-)
-
 // steps is how often a busy machine can delay what is measured: the timer or the reply that it depends on, and the goroutine
 // that takes the time.
 const steps = 2
 
 // sideBySide plays a part of a row for each kit, all at the same time, and puts their figures in order.
-func sideBySide[K any](s *evidence.Scene, kits []K, short, long int, play func(i int, k K, q *evidence.Quota) ([]figure, error)) {
-	figures := make([][]figure, len(kits))
+func sideBySide[K any](s *evidence.Scene, kits []K, short, long int, play func(i int, k K, q *evidence.Quota) ([]evidence.Figure, error)) {
+	figures := make([][]evidence.Figure, len(kits))
 	s.SideBySide(len(kits), func(i int) (err error) {
 		figures[i], err = play(i, kits[i], s.Quota(short, long))
 		return err

@@ -25,9 +25,9 @@ func killed() evidence.Row {
 			{Library: "redimutex", Addrs: server, TTL: killedTTL, Queue: true},
 			{Library: "redsync", Addrs: server, TTL: killedTTL},
 			{Library: "redislock", Addrs: server, TTL: killedTTL},
-		}, 40, 400, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+		}, 40, 400, func(i int, k kit, q *evidence.Quota) ([]evidence.Figure, error) {
 			f, err := killHolders(s, q, k, noise, s.Random(i), fmt.Sprintf("killed-%d-", i))
-			return []figure{f}, err
+			return []evidence.Figure{f}, err
 		})
 	})
 }
@@ -38,11 +38,11 @@ const (
 )
 
 // killHolders kills one process after the other, and measures when the waiters for its locks have got them.
-func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noise, r *rand.Rand, prefix string) (figure, error) {
+func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noise, r *rand.Rand, prefix string) (evidence.Figure, error) {
 	b := evidence.Bound{Limit: k.TTL + 50*time.Millisecond, Words: "TTL + 50 ms", Strict: s.Long, Steps: steps, Share: .99, Slack: patience}
 	lib, err := k.open()
 	if err != nil {
-		return figure{}, err
+		return evidence.Figure{}, err
 	}
 	defer lib.Close()
 	var samples []evidence.Sample
@@ -53,27 +53,27 @@ func killHolders(s *evidence.Scene, q *evidence.Quota, k kit, noise evidence.Noi
 		}
 		worker, err := hire(s, job{Kit: k, Keys: keys, Keep: true})
 		if err != nil {
-			return figure{}, err
+			return evidence.Figure{}, err
 		}
 		if _, err := worker.hear(s.Context(), sayHeld); err != nil {
-			return figure{}, err
+			return evidence.Figure{}, err
 		}
 		ctx, cancel := context.WithTimeout(s.Context(), patience)
 		defer cancel()
-		got, errs := make([]instant, len(keys)), make([]error, len(keys))
+		got, errs := make([]evidence.Instant, len(keys)), make([]error, len(keys))
 		var group sync.WaitGroup
 		for i, key := range keys {
 			group.Go(func() {
 				h, err := lock(ctx, lib, key)
-				if got[i] = now(); err != nil {
+				if got[i] = evidence.Now(); err != nil {
 					errs[i] = err
 					return
 				}
 				h.Unlock(ctx) //nolint:errcheck // the wait is what counts
 			})
 		}
-		pause(s.Context(), between(r, 0, holdFor(k)))
-		at := now()
+		evidence.Sleep(s.Context(), evidence.Between(r, 0, holdFor(k)))
+		at := evidence.Now()
 		worker.kill()
 		group.Wait()
 		for i := range keys {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 )
 
 // An event is one call of a library, by one goroutine, about one hold. A hold that is handed over keeps its number.
@@ -16,14 +17,14 @@ type event struct {
 	Client int   // the goroutine
 	Keys   []string
 	Op     string
-	Hold   int64   `json:",omitempty"` // its number, unique
-	Reads  bool    `json:",omitempty"` // readers share
-	Limit  int     `json:",omitempty"` // the number of permits of a semaphore; 0: the lock is no semaphore
-	Call   instant // just before it
-	Return instant `json:",omitempty"` // just after it; 0: it has not returned yet, or never will
-	Result string  `json:",omitempty"`
-	Until  instant `json:",omitempty"` // the end of the validity that it promised
-	Fence  int64   `json:",omitempty"`
+	Hold   int64            `json:",omitempty"` // its number, unique
+	Reads  bool             `json:",omitempty"` // readers share
+	Limit  int              `json:",omitempty"` // the number of permits of a semaphore; 0: the lock is no semaphore
+	Call   evidence.Instant // just before it
+	Return evidence.Instant `json:",omitempty"` // just after it; 0: it has not returned yet, or never will
+	Result string           `json:",omitempty"`
+	Until  evidence.Instant `json:",omitempty"` // the end of the validity that it promised
+	Fence  int64            `json:",omitempty"`
 }
 
 // The operations.
@@ -46,7 +47,7 @@ const (
 )
 
 // never is the Return of a call that has not returned, so that no process knows whether it had an effect.
-const never = instant(math.MaxInt64)
+const never = evidence.Instant(math.MaxInt64)
 
 // A state is what the users of a lock can know of it: the holds that were let in, and until when each keeps others out.
 type state struct {
@@ -56,7 +57,7 @@ type state struct {
 
 type held struct {
 	id    int64
-	until instant
+	until evidence.Instant
 	reads bool
 	given bool // handed over, and not taken over yet
 }
@@ -197,7 +198,7 @@ func check(key string, events []event) verdict {
 	v := verdict{key: key}
 	// A permit that was valid at some moment was valid all the time before: a renewal, which is no call, has extended it.
 	// Otherwise it could only be guessed which of two permits has ended when a third one is given.
-	there := make(map[int64]instant)
+	there := make(map[int64]evidence.Instant)
 	for _, e := range events {
 		if e.Result == resultOK && (e.Op == opCheck || e.Op == opExtend || e.Op == opUnlock) {
 			there[e.Hold] = max(there[e.Hold], e.Call)

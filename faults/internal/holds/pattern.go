@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redimutex/redimutex"
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
 
@@ -69,17 +70,17 @@ func (p *player) play(end <-chan struct{}) {
 		default:
 		}
 		p.round()
-		pause(context.Background(), between(p.random, 0, 3*time.Millisecond))
+		evidence.Sleep(context.Background(), evidence.Between(p.random, 0, 3*time.Millisecond))
 	}
 }
 
 // call makes one call, and reports it before and after.
 func (p *player) call(e event, f func(e *event) error) error {
 	e.ID, e.Client = p.ids.Add(1), p.client
-	e.Call = now()
+	e.Call = evidence.Now()
 	p.tell(e)
 	err := f(&e)
-	e.Return = now()
+	e.Return = evidence.Now()
 	switch {
 	case err == nil:
 		e.Result = resultOK
@@ -136,7 +137,7 @@ func (p *player) round() {
 	defer cancel()
 	if p.call(e, func(e *event) (err error) {
 		if err = acquire(ctx); err == nil {
-			e.Until, e.Fence = instantOf(held.Until()), held.Fence()
+			e.Until, e.Fence = evidence.InstantOf(held.Until()), held.Fence()
 		}
 		return err
 	}) == nil {
@@ -146,12 +147,12 @@ func (p *player) round() {
 
 // hold does what a holder does: it uses the lock, and then releases it or hands it over.
 func (p *player) hold(e event, held peers.Slot) {
-	linger := between(p.random, 0, 2*time.Millisecond)
+	linger := evidence.Between(p.random, 0, 2*time.Millisecond)
 	if p.random.IntN(30) == 0 {
-		linger = between(p.random, 0, p.job.Kit.TTL/2) // long enough for renewals
+		linger = evidence.Between(p.random, 0, p.job.Kit.TTL/2) // long enough for renewals
 	}
 	for range p.random.IntN(4) {
-		pause(context.Background(), linger)
+		evidence.Sleep(context.Background(), linger)
 		p.use(e, held)
 	}
 	switch {
@@ -162,10 +163,10 @@ func (p *player) hold(e event, held peers.Slot) {
 		e.Op = opDowngrade
 		p.call(e, func(e *event) error { //nolint:errcheck // call reports it
 			err := held.(*peers.Handle).Downgrade(context.Background())
-			e.Until = instantOf(held.Until())
+			e.Until = evidence.InstantOf(held.Until())
 			return peers.Gone(err)
 		})
-		pause(context.Background(), linger)
+		evidence.Sleep(context.Background(), linger)
 		p.use(e, held)
 	}
 	e.Op = opUnlock
@@ -180,14 +181,14 @@ func (p *player) use(e event, held peers.Slot) {
 		defer cancel()
 		p.call(e, func(e *event) error { //nolint:errcheck // call reports it
 			err := held.Extend(ctx, p.job.Kit.TTL)
-			e.Until = instantOf(held.Until())
+			e.Until = evidence.InstantOf(held.Until())
 			return err
 		})
 		return
 	}
 	e.Op = opCheck
 	p.call(e, func(e *event) error { //nolint:errcheck // call reports it
-		e.Until = instantOf(held.Until()) // the validity that was promised before the check
+		e.Until = evidence.InstantOf(held.Until()) // the validity that was promised before the check
 		if !held.Valid() {
 			return errInvalid
 		}
@@ -227,7 +228,7 @@ func (p *player) take(g gift) {
 		err := m.TakeOver(ctx, g.Handover)
 		if err == nil {
 			held = peers.Held(m.Lease())
-			e.Until, e.Fence = instantOf(held.Until()), held.Fence()
+			e.Until, e.Fence = evidence.InstantOf(held.Until()), held.Fence()
 		}
 		return peers.Gone(err)
 	}) == nil {

@@ -36,17 +36,17 @@ const pausedTTL = 300 * time.Millisecond
 
 // pauseAll pauses the holders of all kits, side by side.
 func pauseAll(s *evidence.Scene, kits []kit) {
-	sideBySide(s, kits, 8, 100, func(i int, k kit, q *evidence.Quota) ([]figure, error) {
+	sideBySide(s, kits, 8, 100, func(i int, k kit, q *evidence.Quota) ([]evidence.Figure, error) {
 		f, err := pauseHolders(s, q, k, s.Random(i), fmt.Sprintf("paused-%d", i))
-		return []figure{f}, err
+		return []evidence.Figure{f}, err
 	})
 	s.Note("The resource is another process, which remembers the highest fence and refuses a lower one. A holder that was paused nearly always has a write under way when " +
 		"it wakes up, because it was stopped between its look at the lease and the write; libraries without fences give the resource nothing to refuse it by.")
 }
 
 // pauseHolders pauses two processes in turn.
-func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key string) (figure, error) {
-	f := figure{Library: k.String(), NotJudged: !k.judged()}
+func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key string) (evidence.Figure, error) {
+	f := evidence.Figure{Library: k.String(), NotJudged: !k.judged()}
 	resource := redistest.Real(s)
 	pair := make([]hand, 2)
 	for i := range pair {
@@ -57,7 +57,7 @@ func pauseHolders(s *evidence.Scene, q *evidence.Quota, k kit, r *rand.Rand, key
 	}
 	var sum pauseOutcome
 	for i := 0; q.More(); i++ {
-		o, err := pauseOne(s.Context(), resource, pair, i%2, between(r, 5*time.Millisecond, 30*time.Millisecond))
+		o, err := pauseOne(s.Context(), resource, pair, i%2, evidence.Between(r, 5*time.Millisecond, 30*time.Millisecond))
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", k, err)
 		}
@@ -90,7 +90,7 @@ type pauseOutcome struct {
 // A write is one that the resource was asked for, as the resource has noted it.
 type write struct {
 	Who, Accepted int
-	Looked        instant // just before the holder looked whether its hold was valid
+	Looked        evidence.Instant // just before the holder looked whether its hold was valid
 }
 
 // writing is the resource's script. It refuses a fence that is lower than one that it has seen, and notes each write. KEYS are
@@ -100,7 +100,7 @@ var writing = redis.NewScript(2, `local accepted = tonumber(ARGV[2]) >= tonumber
 	return redis.call('RPUSH', KEYS[2], '{"Who":' .. ARGV[1] .. ',"Accepted":' .. accepted .. ',"Looked":' .. ARGV[3] .. '}')`)
 
 // judge goes through the writes. first is the holder that was paused.
-func (o *pauseOutcome) judge(notes []string, first int, woken instant) error {
+func (o *pauseOutcome) judge(notes []string, first int, woken evidence.Instant) error {
 	taken := false // the second holder has written
 	for _, note := range notes {
 		var w write
@@ -133,14 +133,14 @@ func pauseOne(ctx context.Context, resource *redistest.Server, pair []hand, firs
 	if err := a.tell(sayWork); err != nil {
 		return o, err
 	}
-	pause(ctx, after)
+	evidence.Sleep(ctx, after)
 	if err := a.Stop(patience); err != nil {
 		return o, err
 	}
-	stopped := now()
+	stopped := evidence.Now()
 	_, lockErr := b.ask(ctx, sayLock, sayHeld)
 	_, writeErr := b.ask(ctx, sayWrite, sayWritten)
-	woken := now()
+	woken := evidence.Now()
 	if err := errors.Join(lockErr, writeErr, a.Resume()); err != nil {
 		return o, err
 	}

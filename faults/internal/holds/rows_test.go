@@ -106,8 +106,8 @@ func TestAHoldThatSeemsValidForTooLongIsFound(t *testing.T) {
 }
 
 func TestALateHandOverIsFound(t *testing.T) {
-	none := func(instant, instant) time.Duration { return 0 }
-	at := func(d time.Duration) instant { return instant(0).Add(d) }
+	none := func(evidence.Instant, evidence.Instant) time.Duration { return 0 }
+	at := func(d time.Duration) evidence.Instant { return evidence.Instant(0).Add(d) }
 	log := []turn{
 		{client: 1, got: at(0), gave: at(time.Second), live: true},
 		{client: 2, got: at(1400 * time.Millisecond), gave: at(1500 * time.Millisecond)},

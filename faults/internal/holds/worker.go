@@ -7,6 +7,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redimutex/redimutex/faults/internal/evidence"
 	"github.com/redimutex/redimutex/internal/lab/crew"
 	"github.com/redimutex/redimutex/internal/lab/peers"
 )
@@ -30,9 +31,9 @@ type job struct {
 // A message goes from a worker to the row, or is an order from the row to a worker.
 type message struct {
 	What   string
-	Looked instant `json:",omitempty"` // with sayLost: just before the look that found the hold lost
-	Error  string  `json:",omitempty"`
-	Event  *event  `json:",omitempty"`
+	Looked evidence.Instant `json:",omitempty"` // with sayLost: just before the look that found the hold lost
+	Error  string           `json:",omitempty"`
+	Event  *event           `json:",omitempty"`
 }
 
 // What the messages and orders say.
@@ -122,7 +123,7 @@ func (w *worker) obey() error {
 		case sayWork:
 			err = w.writeOn(resource, held)
 		case sayWrite:
-			err = w.write(resource, held, now())
+			err = w.write(resource, held, evidence.Now())
 			w.Say(message{What: sayWritten})
 		case sayUnlock:
 			m := message{What: sayUnlocked}
@@ -144,12 +145,12 @@ const effort = 10 * time.Millisecond
 // does not help a process that is paused between the two.
 func (w *worker) writeOn(resource redis.Conn, held peers.Slot) error {
 	for {
-		looked := now()
+		looked := evidence.Now()
 		if !held.Valid() {
 			w.Say(message{What: sayLost, Looked: looked})
 			return nil
 		}
-		pause(context.Background(), effort)
+		evidence.Sleep(context.Background(), effort)
 		if err := w.write(resource, held, looked); err != nil { // refused or not: the next look at the lease ends it
 			return err
 		}
@@ -157,7 +158,7 @@ func (w *worker) writeOn(resource redis.Conn, held peers.Slot) error {
 }
 
 // write asks the resource for a write.
-func (w *worker) write(resource redis.Conn, held peers.Slot, looked instant) error {
+func (w *worker) write(resource redis.Conn, held peers.Slot, looked evidence.Instant) error {
 	_, err := writing.Do(resource, highest, notes, w.job.Number, held.Fence(), int64(looked))
 	return err
 }
