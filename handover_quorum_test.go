@@ -816,7 +816,7 @@ func TestATakerKnowsItsFirstStepHoweverOftenItRepeats(t *testing.T) {
 		require.ErrorIs(t, m.TakeOver(t.Context(), h), redimutex.ErrUnavailable)
 	}
 	p.Release(redistest.Replies)
-	p.Mend()
+	p.Heal()
 	redistest.Wait(t, "its own token is found", func() bool { return m.TakeOver(t.Context(), h) == nil })
 	m.Unlock()
 }

@@ -96,16 +96,16 @@ func (p *Proxy) URL() string { return "redis://" + p.Addr() }
 // Pool returns a plain pool for the server behind the proxy, as [Server.Pool] does.
 func (p *Proxy) Pool(opts ...redis.DialOption) *redis.Pool { return poolOf(p.t, p.Addr(), opts) }
 
-// Cut breaks all connections and refuses new ones, until Mend.
+// Cut breaks all connections and refuses new ones, until Heal.
 func (p *Proxy) Cut() { p.relay.Cut() }
 
-// Mend ends Cut.
-func (p *Proxy) Mend() { p.relay.Mend() }
+// Heal ends Cut.
+func (p *Proxy) Heal() { p.relay.Heal() }
 
 // Break breaks all connections. Packets on their way or held back are lost. Clients can connect again at once.
 func (p *Proxy) Break() {
 	p.Cut()
-	p.Mend()
+	p.Heal()
 }
 
 // Caught is a packet on its way to the server that the proxy holds back, with everything that follows on its connection.

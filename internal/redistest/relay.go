@@ -111,7 +111,7 @@ func (r *Relay) keep(c net.Conn) bool {
 	return true
 }
 
-// Cut breaks all connections and refuses new ones, until Mend.
+// Cut breaks all connections and refuses new ones, until Heal.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Mend ends Cut.
-func (r *Relay) Mend() {
+// Heal ends Cut.
+func (r *Relay) Heal() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.down = false

@@ -40,9 +40,9 @@ func refusedAtOnce(t *testing.T, pool redimutex.Pool, words string) {
 	assert.Nil(t, m.Lease())
 }
 
-// mended asserts that Lock and LockContext wait for a reason that passes. They fail with the server's words when their time is
-// over, and get the lock after mend was called.
-func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
+// waitsOut asserts that Lock and LockContext wait for a reason that passes. They fail with the server's words when their time
+// is over, and get the lock after heal was called.
+func waitsOut(t *testing.T, pool redimutex.Pool, words string, heal func()) {
 	t.Helper()
 	client := newClient(t, pool, redimutex.WithTTL(20*time.Second), redimutex.WithNodeTimeout(5*time.Second))
 	m := client.Mutex("k")
@@ -70,7 +70,7 @@ func mended(t *testing.T, pool redimutex.Pool, words string, mend func()) {
 	failed := client.Stats().Errors[0]
 	redistest.Wait(t, "two more tries", func() bool { return client.Stats().Errors[0] >= failed+2 })
 	assert.False(t, locktest.Ended(locked))
-	mend()
+	heal()
 	<-locked
 	assert.NoError(t, m.UnlockContext(t.Context()))
 }
@@ -108,28 +108,28 @@ func TestLockWaitsForAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Kill()
-	mended(t, s.Pool(), "connect", s.Restart)
+	waitsOut(t, s.Pool(), "connect", s.Restart)
 }
 
 func TestLockWaitsForAFullServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Do("CONFIG", "SET", "maxmemory", "1")
-	mended(t, s.Pool(), "OOM", func() { s.Do("CONFIG", "SET", "maxmemory", "0") })
+	waitsOut(t, s.Pool(), "OOM", func() { s.Do("CONFIG", "SET", "maxmemory", "0") })
 }
 
 func TestLockWaitsForAReadOnlyReplicaToBePromoted(t *testing.T) {
 	t.Parallel()
 	_, replicas := redistest.Replicas(t, 1)
 	s := replicas[0]
-	mended(t, s.Pool(), "READONLY", func() { s.Do("REPLICAOF", "NO", "ONE") })
+	waitsOut(t, s.Pool(), "READONLY", func() { s.Do("REPLICAOF", "NO", "ONE") })
 }
 
 func TestLockWaitsForAServerThatLacksReplicas(t *testing.T) {
 	t.Parallel()
 	redistest.Needs(t, redistest.MinReplicas)
 	s := redistest.Real(t, "--min-replicas-to-write", "1")
-	mended(t, s.Pool(), "NOREPLICAS", func() { s.Do("CONFIG", "SET", "min-replicas-to-write", "0") })
+	waitsOut(t, s.Pool(), "NOREPLICAS", func() { s.Do("CONFIG", "SET", "min-replicas-to-write", "0") })
 }
 
 func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
@@ -149,7 +149,7 @@ func TestLockWaitsForAServerThatIsBusyWithAScript(t *testing.T) {
 		_, err := c.Do("PING")
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})
-	mended(t, pool, "BUSY", func() { s.Do("SCRIPT", "KILL") })
+	waitsOut(t, pool, "BUSY", func() { s.Do("SCRIPT", "KILL") })
 }
 
 func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
@@ -159,7 +159,7 @@ func TestLockWaitsForAConnectionOfAnExhaustedPool(t *testing.T) {
 	c := pool.Get()
 	_, err := c.Do("PING")
 	require.NoError(t, err)
-	mended(t, pool, "pool exhausted", func() { c.Close() })
+	waitsOut(t, pool, "pool exhausted", func() { c.Close() })
 }
 
 // All connections of the pool are in use for a while, and the server takes no more. It refuses the SELECT of a dial. Without a
@@ -193,7 +193,7 @@ func TestLockWaitsForAServerWithTooManyClients(t *testing.T) {
 	defer admin.Close()
 	_, err := admin.Do("CONFIG", "SET", "maxclients", "1")
 	require.NoError(t, err)
-	mended(t, s.Pool(), "max number of clients", func() {
+	waitsOut(t, s.Pool(), "max number of clients", func() {
 		_, err := admin.Do("CONFIG", "SET", "maxclients", "1000")
 		require.NoError(t, err)
 	})

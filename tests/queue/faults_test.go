@@ -193,7 +193,7 @@ func testWithoutSubscriber(t *testing.T, s *redistest.Server, pool redimutex.Poo
 	locktest.WaitInLine(t, c, 1)
 	before := s.Calls("evalsha")
 	redistest.Wait(t, "it polls", func() bool { return s.Calls("evalsha")-before > 5 })
-	assert.Empty(t, queueOf(t, s, "k"), "nobody queues who can't be called")
+	assert.Empty(t, queueOf(t, s, "k"), "no waiter queues that can't be called")
 	holder.Unlock()
 	require.NoError(t, <-locked)
 	require.NoError(t, m.UnlockContext(context.Background()))

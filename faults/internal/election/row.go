@@ -210,7 +210,7 @@ func (x *scene) pause(p *process, d time.Duration) {
 func (x *scene) cut(p *process, d time.Duration) {
 	for _, proxy := range p.proxies {
 		proxy.Cut()
-		x.later(d, proxy.Mend)
+		x.later(d, proxy.Heal)
 	}
 }
 

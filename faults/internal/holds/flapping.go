@@ -133,7 +133,7 @@ func (f *flapper) strike(ctx context.Context, links []*redistest.Proxy) error {
 		return err
 	case 1:
 		f.Struck("a client's links cut")
-		heal := each(links, (*redistest.Proxy).Cut, (*redistest.Proxy).Mend)
+		heal := each(links, (*redistest.Proxy).Cut, (*redistest.Proxy).Heal)
 		evidence.Sleep(ctx, evidence.Between(f.random, 0, 100*time.Millisecond))
 		heal()
 	case 2:
