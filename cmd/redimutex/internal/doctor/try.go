@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,6 +109,8 @@ func (t *trial) failed(f feature, l level, err error) {
 	switch c, known := conditions[code]; {
 	case code == "NOREPLICAS" && t.has("min-replicas"): // it was seen before
 	case known:
+		// The error says more than a warning about the same condition, such as full memory.
+		t.findings = slices.DeleteFunc(t.findings, func(f finding) bool { return f.ID == c.check })
 		t.report(c.check, levelError, "%s: %s", c.what, said)
 	case code == "MOVED":
 		t.report("cluster", levelError, "is a node of a cluster, and serves no key that begins with %s: %s", t.prefix, said)
