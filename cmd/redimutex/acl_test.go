@@ -11,6 +11,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ func TestReaderMayLookAndNothingElse(t *testing.T) {
 	client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithQueue())
 	defer client.Close()
 	go client.RWMutex("lock:job").Acquire(t.Context()) //nolint:errcheck // it waits until the end of the test
-	clitest.Queued(t, s, "lock:job", 1)
+	locktest.WaitQueued(t, s, "lock:job", 1)
 	url := "redis://looks:hunter2@" + s.Addr()
 	page := clitest.Rules(t, "reader", "looks")
 	watch, show, list := page["redimutex watch"], page["redimutex show:"], page["redimutex list:"]

@@ -14,6 +14,7 @@ import (
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/sight"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -122,7 +123,7 @@ func TestBrokenLockOfAWriterGoesToTheReadersThatWait(t *testing.T) {
 	defer other.Close()
 	read := make(chan error, 1)
 	go func() { read <- other.RWMutex("job", redimutex.WithOwner("web-2")).RLockContext(t.Context(), 0) }()
-	clitest.Queued(t, s, "job", 1)
+	locktest.WaitQueued(t, s, "job", 1)
 	words, lock := shown(t, s, "job")
 	assert.Regexp(t, `(?m)^  1\. web-2 \(reader\), for`, words)
 	assert.Equal(t, server.Writer.Name, lock.Kind)

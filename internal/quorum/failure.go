@@ -34,7 +34,7 @@ var (
 	errGivenUp  = errors.New("granted too late: the caller had given up")
 	errLost     = errors.New("it does not have the lock")
 	errLateTry  = errors.New("no answer to a try for this lock") // the server has no vote while that try may still be executed
-	errNoAnswer = errors.New("no answer yet")                    // when the round was decided, or the caller's time was over
+	ErrNoAnswer = errors.New("no answer yet")                    // when the round was decided, or the caller's time was over
 )
 
 // Unanswered returns the failure of a try that no server has answered yet.

@@ -134,7 +134,7 @@ func (t *tally) failure(kind Kind, won error) *Failure {
 	for i, reply := range t.replies {
 		switch {
 		case reply.Verdict == server.Failed:
-			f.Errs[i] = cmp.Or(reply.Err, errNoAnswer)
+			f.Errs[i] = cmp.Or(reply.Err, ErrNoAnswer)
 		case reply.Verdict == server.Done:
 			f.Errs[i] = won
 		case reply.Verdict == server.Held && (f.Sent.IsZero() || reply.Left > f.Left):

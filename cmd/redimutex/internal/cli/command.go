@@ -27,7 +27,7 @@ const (
 type Command struct {
 	Name    string
 	Summary string   // one line; "": internal, and in no list
-	Args    string   // what follows the flags in the usage
+	Args    string   // what follows the flags in the usage; "": nothing may follow
 	Keys    int      // how many of the operands are keys of locks; -1: all
 	Words   []string // the words that an operand may be
 	Runs    bool     // a command line follows --
@@ -81,6 +81,11 @@ func Find(all []*Command, name string) *Command {
 	return nil
 }
 
+// Listed returns the commands that are meant for people.
+func Listed(all []*Command) []*Command {
+	return slices.DeleteFunc(slices.Clone(all), func(c *Command) bool { return c.Summary == "" })
+}
+
 // Dispatch runs the command named by the first of args. It returns the exit status.
 func Dispatch(all []*Command, args []string, t *Terminal) int {
 	status := dispatch(all, args, t)
@@ -117,10 +122,8 @@ func Unknown(all []*Command, name string) error {
 		return errors.New("there is a URL in the place of the command; write redimutex COMMAND -redis URL")
 	}
 	var names []string
-	for _, c := range all {
-		if c.Summary != "" {
-			names = append(names, c.Name)
-		}
+	for _, c := range Listed(all) {
+		names = append(names, c.Name)
 	}
 	if near := nearest(name, names); near != "" {
 		return fmt.Errorf("there is no command %q; did you mean %s?", name, near)
@@ -158,12 +161,4 @@ func reason(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-// NoWords refuses operands.
-func NoWords(in *Input) error {
-	if len(in.Words) > 0 {
-		return errors.New("it takes no arguments")
-	}
-	return nil
 }

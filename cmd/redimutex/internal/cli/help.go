@@ -156,10 +156,8 @@ func Wrap(w io.Writer, head, indent, text string, width int) {
 // Overview lists the commands.
 func Overview(w io.Writer, all []*Command) {
 	fmt.Fprint(w, "Usage: redimutex COMMAND [ARGUMENTS]\n\n")
-	for _, c := range all {
-		if c.Summary != "" {
-			fmt.Fprintf(w, "  %-10s %s\n", c.Name, c.Summary)
-		}
+	for _, c := range Listed(all) {
+		fmt.Fprintf(w, "  %-10s %s\n", c.Name, c.Summary)
 	}
 	fmt.Fprint(w, "\nredimutex COMMAND -h tells more.\n")
 }

@@ -46,6 +46,13 @@ func (c *Command) parse(args []string) (*Input, error) {
 			in.Words, in.Behind = in.Behind[:end], in.Behind[end+1:]
 		}
 	}
+	switch {
+	case c.Args != "" || len(in.Words) == 0:
+	case c.Flag("-redis") != nil:
+		return nil, errors.New("it takes no arguments but flags; a server is given by -redis URL")
+	default:
+		return nil, errors.New("it takes no arguments")
+	}
 	return in, nil
 }
 

@@ -4,7 +4,6 @@ package clitest
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -117,14 +116,6 @@ func Token(owner string) string {
 		return uuid.NewString()
 	}
 	return uuid.NewString() + server.OwnerMark + owner
-}
-
-// Queued waits until n waiters are in the queue of a lock.
-func Queued(t *testing.T, s *redistest.Server, key string, n int) {
-	t.Helper()
-	redistest.Wait(t, fmt.Sprint(n, " in the queue"), func() bool {
-		return s.Do("ZCOUNT", server.QueueKey(key), 0, 3e15) == int64(n)
-	})
 }
 
 // FromJSON reads the JSON that a verb has printed.

@@ -61,9 +61,6 @@ func Command() *cli.Command {
 			cli.Item("69", "the server can't be used"), cli.WriteFails, cli.Item("128+N", "signal N ended it"))},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
 			d.t = t
-			if err := cli.NoWords(in); err != nil {
-				return 0, err
-			}
 			s, err := openServer(d.urls)
 			if err != nil {
 				return 0, err

@@ -24,9 +24,6 @@ const workerVerb = "demo-worker"
 // Worker declares the verb of that process.
 func Worker() *cli.Command {
 	return &cli.Command{Name: workerVerb, Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-		if err := cli.NoWords(in); err != nil {
-			return 0, err
-		}
 		return work(t.In, t.Out), nil
 	}}
 }

@@ -3,7 +3,6 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -90,9 +89,6 @@ func Command() *cli.Command {
 		},
 		Notes: notes,
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if len(in.Words) > 0 {
-				return 0, errors.New("it takes no words, only flags; a server is given by -redis URL")
-			}
 			if err := c.check(); err != nil {
 				return 0, err
 			}

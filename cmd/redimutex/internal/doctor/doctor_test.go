@@ -143,9 +143,9 @@ func TestDoctorSeesThatLocksMayBeEvicted(t *testing.T) {
 func TestDoctorSeesAFullMemory(t *testing.T) {
 	t.Parallel()
 	s := durable(t, "--maxmemory", "1kb")
-	d := finds(t, exitUnusable, someFindings, []string{s.URL()})
-	assert.Equal(t, levelError, d.Findings[len(d.Findings)-1].Level)
-	assert.Contains(t, ids(d.Findings), "memory")
+	d := finds(t, exitUnusable, "memory", []string{s.URL()})
+	assert.Equal(t, levelError, d.Findings[0].Level)
+	assert.Contains(t, d.Findings[0].What, "OOM")
 }
 
 func TestDoctorSeesThatARestartForgetsLocks(t *testing.T) {
@@ -278,7 +278,7 @@ func TestDoctorTellsWrongUsageFromAnUnusableServer(t *testing.T) {
 	clitest.Misuse(t, exitUsage, map[string][]string{
 		"an RWMutex are for one server, and 2 are given": {"doctor", "-redis", "redis://a", "-redis", "redis://b", "-need", "readers"},
 		"-need: WithQueue, a Semaphore":                  {"doctor", "-redis", "redis://a", "-redis", "redis://b", "-need", "queue"},
-		"it takes no words":                              {"doctor", "redis://:hunter2@host"},
+		"it takes no arguments but flags":                {"doctor", "redis://:hunter2@host"},
 		"there is no \"fences\"":                         {"doctor", "-need", "fencing,fences"},
 		"there is no \"everything\"":                     {"doctor", "-ignore", "everything"},
 		"\"\" for flag -ignore: it is empty":             {"doctor", "-ignore", ""},

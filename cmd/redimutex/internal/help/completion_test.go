@@ -34,7 +34,7 @@ func completed(t *testing.T, line string) (kind string, words []string) {
 func TestEveryFlagOfEveryHelpIsCompleted(t *testing.T) {
 	// This test reads the helps in another way than the code does.
 	named := regexp.MustCompile(`(?:^|, )(--?[A-Za-z][-\w]*)`)
-	for _, c := range listed(allCommands()) {
+	for _, c := range cli.Listed(allCommands()) {
 		_, words := completed(t, "redimutex "+c.Name+" -")
 		count := 1 // -h
 		for line := range strings.Lines(helpOf(c)) {

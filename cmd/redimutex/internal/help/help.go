@@ -5,20 +5,14 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
 
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
 )
 
 // Commands declares these verbs. all returns all verbs of the program, including these.
 func Commands(all func() []*cli.Command) []*cli.Command {
-	listed := func() []*cli.Command { return listed(all()) }
+	listed := func() []*cli.Command { return cli.Listed(all()) }
 	return []*cli.Command{completion(), man(listed), version(), help(listed), complete(listed)}
-}
-
-// listed returns the verbs that are meant for people.
-func listed(all []*cli.Command) []*cli.Command {
-	return slices.DeleteFunc(slices.Clone(all), func(c *cli.Command) bool { return c.Summary == "" })
 }
 
 func help(all func() []*cli.Command) *cli.Command {
@@ -51,9 +45,6 @@ func version() *cli.Command {
 		About: []cli.Block{cli.Para("Prints the version of redimutex, of Go, and the system it was built for. redimutex -v does the same.")},
 		Notes: []cli.Section{cli.Ends(cli.Item("0", "printed"), cli.Item("2", "wrong usage"), cli.WriteFails)},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if err := cli.NoWords(in); err != nil {
-				return 0, err
-			}
 			fmt.Fprintf(t.Out, "redimutex %s, %s, %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return cli.OK, nil
 		},

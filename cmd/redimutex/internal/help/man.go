@@ -21,9 +21,6 @@ func man(all func() []*cli.Command) *cli.Command {
 			cli.Ends(cli.Item("0", "printed"), cli.Item("2", "wrong usage"), cli.WriteFails),
 		},
 		Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-			if err := cli.NoWords(in); err != nil {
-				return 0, err
-			}
 			io.WriteString(t.Out, manual(all(), moduleVersion())) //nolint:errcheck // the Output remembers it
 			return cli.OK, nil
 		},

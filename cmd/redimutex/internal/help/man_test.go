@@ -22,7 +22,7 @@ func helpOf(c *cli.Command) string {
 
 func TestManualHasEveryWordOfEveryHelpInOrder(t *testing.T) {
 	page, _ := clitest.Ends(t, cli.OK, "man")
-	for _, c := range listed(allCommands()) {
+	for _, c := range cli.Listed(allCommands()) {
 		_, section, ok := strings.Cut(page, `.SH "redimutex `+c.Name+"\"\n")
 		require.True(t, ok, "%s has no section", c.Name)
 		section, _, _ = strings.Cut(section, "\n.SH ")

@@ -23,9 +23,6 @@ type guard struct{ pipe *os.File }
 // guardian declares the verb of the guard process.
 func guardian() *cli.Command {
 	return &cli.Command{Name: "guard", Run: func(t *cli.Terminal, in *cli.Input) (int, error) {
-		if err := cli.NoWords(in); err != nil {
-			return 0, err
-		}
 		signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 		text, err := io.ReadAll(t.In)
 		// Without a number no command was started. With more text behind the number, everything ended in order.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/locktest"
 	"github.com/redimutex/redimutex/internal/redistest"
 	"github.com/redimutex/redimutex/internal/server"
 )
@@ -90,7 +91,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 	var line []*clitest.Process
 	for i := range 4 {
 		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
-		clitest.Queued(t, s, "job", i+1)
+		locktest.WaitQueued(t, s, "job", i+1)
 	}
 	holder.Signal(15)
 	for _, p := range line {

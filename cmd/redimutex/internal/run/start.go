@@ -63,7 +63,7 @@ func (g *group) start(cmd *exec.Cmd) error {
 // starter declares the verb of the process that becomes the command. It first tells the guard its group. Only then it runs the
 // command, so there is no moment in which the command would outlive redimutex.
 func starter() *cli.Command {
-	return &cli.Command{Name: "start", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) {
+	return &cli.Command{Name: "start", Args: "GUARD FAILURE PATH COMMAND [ARGUMENTS]", Run: func(_ *cli.Terminal, in *cli.Input) (int, error) {
 		if len(in.Words) < 4 {
 			return 0, errors.New("it is for redimutex run alone")
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/clitest"
+	"github.com/redimutex/redimutex/internal/quorum"
 	"github.com/redimutex/redimutex/internal/redistest"
 )
 
@@ -186,7 +187,7 @@ func TestEachErrorOfAServerHasAdvice(t *testing.T) {
 func TestAdviceStandsBehindTheServersThatNeedIt(t *testing.T) {
 	t.Parallel()
 	refused, locked := error(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), error(redis.Error("NOAUTH Authentication required."))
-	none := errors.New("no answer yet")
+	none := quorum.ErrNoAnswer
 	set := Set{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	for name, c := range map[string]struct {
 		errs []error

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redimutex/redimutex"
 	"github.com/redimutex/redimutex/cmd/redimutex/internal/cli"
+	"github.com/redimutex/redimutex/internal/quorum"
 )
 
 // Explain says in one sentence which servers failed and why, and what to do about it. Advice that several servers need is
@@ -38,8 +39,8 @@ func hints(errs []*redimutex.NodeError) []string {
 	return all
 }
 
-// awaited reports whether the library has waited for the server. The library exports no error for that.
-func awaited(n *redimutex.NodeError) bool { return n.Err.Error() != "no answer yet" }
+// awaited reports whether the library has waited for the server.
+func awaited(n *redimutex.NodeError) bool { return !errors.Is(n, quorum.ErrNoAnswer) }
 
 // Failures says which servers failed and why.
 func (s Set) Failures(err error) string { return s.failures(err, make([]string, len(NodeErrors(err)))) }
