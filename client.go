@@ -28,8 +28,7 @@ type Client struct {
 }
 
 // NewClient returns a Client over independent servers, with one pool for each: a single server, or N servers for Redlock,
-// where a majority decides. The options apply to all its locks. It does not connect. The pools belong to the caller: Close
-// does not close them.
+// where a majority decides. The options apply to all its locks. It does not connect. Close does not close the pools.
 //
 // It panics if there are no pools or more than 64, if one is nil or given twice, or if an [Option] makes no sense.
 func NewClient(pools []Pool, opts ...Option) *Client {

@@ -31,8 +31,7 @@
 //     a writer into a reader.
 //   - [Semaphore]: a limited number of holders. Each call names the limit, and each permit is a lease.
 //   - [Client.MutexAll]: one Mutex for several keys. It locks all or none, with one lease and one fence.
-//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold of a Mutex, and the lock is never free in
-//     between.
+//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold of a Mutex. Between them the lock is never free.
 //
 // RWMutex and Semaphore need a single server, because majorities can't count holders. A key is of one kind: a call for another
 // kind returns an error at once. But RWMutex and Mutex may share a key, and exclude each other.
@@ -44,8 +43,7 @@
 //     yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the lock at once. The holder finds out at the next
 //     renewal, within a third of the TTL. [WithReplicas] protects against the failover. Several servers with
 //     [WithRestartGuard] protect against the restart.
-//   - A server whose clock is set forward by about a TTL, or a failover to a server whose clock is ahead by as much: the key
-//     expires early.
+//   - A server's clock that is set forward by about a TTL, or a failover to a clock that is so far ahead: the key expires early.
 //
 // An unreachable server does not break it. No process can lock, and the holder learns of the loss before its validity ends.
 //

@@ -103,8 +103,7 @@ func (e *wordedError) Error() string   { return e.words }
 func (e *wordedError) Unwrap() []error { return e.matches }
 
 // endedBy returns the error of a call that stopped because ctx ended; why is what stood in the way before that, or nil. If ctx
-// was cancelled, the error is the cause alone: the caller needs no more. If time ran out, the error also says what the time
-// was not enough for.
+// was cancelled, the error is the cause alone: the caller needs no more. If time ran out, the error also says for what.
 func endedBy(ctx context.Context, key string, why error) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if why != nil && errors.Is(err, context.DeadlineExceeded) {

@@ -56,8 +56,7 @@ func (m *exclusive) Lock() {
 // The error matches
 //   - [ErrLocked] and [context.DeadlineExceeded] when time ran out while another held the lock;
 //   - [ErrLocked] alone when a single try, or the last of [WithMaxAttempts], found the lock held;
-//   - [ErrLocked] alone, at once, when ctx comes from a [Mutex.Do] that holds the same key of the same pools: the wait would
-//     never end;
+//   - [ErrLocked] alone, at once, when ctx comes from a [Mutex.Do] that holds this key of these pools: it would never end;
 //   - the cause of ctx, and ctx.Err(), when ctx was cancelled;
 //   - [ErrUnavailable], with a [NodeError] for each server that failed, when time or the tries ran out while too few servers
 //     answered;

@@ -32,8 +32,7 @@ func (o *object) Key() string { return o.key }
 // Client returns the Client that made the lock. The short forms, such as [New], make a Client for the lock.
 func (o *object) Client() *Client { return o.client }
 
-// Logger returns the logger for what no return value of the lock can carry: see [WithLogger]. Code that drives the lock may
-// log to it, too.
+// Logger returns the logger for what no return value can carry: see [WithLogger]. Code that drives the lock may use it, too.
 func (o *object) Logger() *slog.Logger { return cmp.Or(o.config.logger, slog.Default()) }
 
 const zeroValue = "a zero Mutex, RWMutex or Semaphore has no server: make it by a method of a Client, or by New, NewRedlock, NewRWMutex or NewSemaphore"

@@ -31,8 +31,7 @@ import (
 // A reader cannot become a writer: two that tried would wait for each other. [Lease.Downgrade] turns a writer into a reader.
 //
 // With [WithFencing] a writer's fence is above all earlier ones, and a reader has the fence of the last writer. A resource
-// that remembers the highest fence it has seen can refuse stale reads. A reader's fence is no protection from a late write of
-// that writer.
+// that remembers the highest fence it has seen can refuse stale reads. It can't refuse a late write of that writer.
 //
 // With [WithLeaseReuse] the readers of a Client share one lease. For the time d of that option, new readers don't ask the
 // server. Writers of the Client follow each other in one lease, so a reader of another Client may see several of them begin.

@@ -24,15 +24,21 @@ type Conn struct {
 	ctx   context.Context // of the operation under way; nil: there is none
 	due   time.Time       // the deadline of that operation; zero: none
 	undo  []any           // not nil: the command is written, this undoes it, and no goroutine is writing
-	timer *time.Timer     // calls look at the deadline
+	timer *time.Timer     // calls look
+	fires time.Time       // when the timer fires, or has fired
 
 	undoing sync.WaitGroup // a look that cuts the operation short and writes its undo
 
-	// To register with a ctx costs more than the rest of an operation. So the registration stays until an operation has
-	// another ctx. Between operations it does nothing.
-	watched <-chan struct{} // the Done of the registered ctx
-	unwatch func() bool     // ends the registration
+	// To register with a ctx costs more than the rest of an operation. But a ctx that ends while the registration is there
+	// starts a goroutine, which costs more still. So a registration ends with its operation, unless many operations in a row
+	// have had that ctx: then it stays until one has another.
+	recent  <-chan struct{} // the Done of the last ctx
+	inARow  int             // how many operations have had it
+	unwatch func() bool     // ends the registration, or does nothing
 }
+
+// steady is how many operations in a row have one ctx before the registration with it stays.
+const steady = 16
 
 type key int
 
@@ -133,27 +139,40 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 	deadline, bounded := ctx.Deadline()
 	if bounded {
 		now := time.Now()
-		left := deadline.Sub(now)
-		c.due = now.Add(left) // on the monotonic clock, as the timer
-		c.timer.Reset(left)
+		c.due = now.Add(deadline.Sub(now)) // on the monotonic clock, as the timer
+		c.arm(now)
 	}
-	if done := ctx.Done(); done != nil && done != c.watched {
+	if done := ctx.Done(); done != c.recent {
 		c.unwatch()
+		c.recent, c.inARow = done, 0
+	}
+	if c.inARow++; c.recent != nil && c.inARow <= steady {
 		if caller, ok := ctx.Value(Caller).(context.Context); ok {
 			ctx = caller
 		}
-		c.watched, c.unwatch = done, context.AfterFunc(ctx, c.look)
+		c.unwatch = context.AfterFunc(ctx, c.look)
 	}
 	return bounded, nil
+}
+
+// arm makes the timer fire at the deadline of the operation, if there is one. If the timer fires before that, look arms it
+// again. An operation that ends does not stop it: a timer that stops and starts each time wakes a thread each time.
+func (c *Conn) arm(now time.Time) {
+	if !c.due.IsZero() && (c.due.Before(c.fires) || !now.Before(c.fires)) {
+		c.fires = c.due
+		c.timer.Reset(c.due.Sub(now))
+	}
 }
 
 // finish ends an operation. A deadline or a cancellation that comes later has no effect. The caller may write as soon as
 // finish returns, so finish waits for an undo that is being written.
 func (c *Conn) finish(reply any, err error) (any, error) {
 	c.mu.Lock()
-	c.timer.Stop()
 	cut, undone := c.cut, c.cut != nil && c.undo != nil
-	c.ctx, c.undo = nil, nil
+	c.ctx, c.due, c.undo = nil, time.Time{}, nil
+	if c.inARow < steady {
+		c.unwatch()
+	}
 	c.mu.Unlock()
 	c.undoing.Wait()
 	if undone || cut != nil && err != nil && c.ConnWithTimeout.Err() != nil { // otherwise err is the server's
@@ -167,12 +186,14 @@ func (c *Conn) finish(reply any, err error) (any, error) {
 // begin checks its ctx itself.
 func (c *Conn) look() {
 	c.mu.Lock()
-	late := !c.due.IsZero() && !time.Now().Before(c.due)
+	now := time.Now()
+	late := !c.due.IsZero() && !now.Before(c.due)
 	if c.ctx == nil || c.cut != nil || c.ctx.Err() == nil && !late {
+		c.arm(now)
 		c.mu.Unlock()
 		return
 	}
-	c.cut = cmp.Or(c.ctx.Err(), context.DeadlineExceeded)
+	c.cut, c.due = cmp.Or(c.ctx.Err(), context.DeadlineExceeded), time.Time{}
 	undo := c.undo
 	c.undoing.Add(1)
 	defer c.undoing.Done()
@@ -225,7 +246,8 @@ func (c *Conn) Err() error {
 // Close closes the connection, at once, whatever its peer does.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	c.cut = errCut
+	c.cut, c.due = errCut, time.Time{}
+	c.timer.Stop()
 	c.unwatch()
 	c.mu.Unlock()
 	defer time.AfterFunc(maxGrace, c.hangUp).Stop()

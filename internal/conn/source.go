@@ -99,8 +99,7 @@ func (s *Source) bounded(dial Dial) Dial {
 }
 
 // inside returns the redigo pool inside another pool: its only field of that type, embedded or exported. The outer pool may
-// change its connections, for example by choosing a database. So a connection that the inner pool dials is good only for
-// listening.
+// change its connections, for example by choosing a database. So connections of the inner pool are good only for listening.
 func inside(pool Pool) (found *redis.Pool) {
 	v := reflect.Indirect(reflect.ValueOf(pool))
 	if v.Kind() != reflect.Struct {

@@ -320,12 +320,16 @@ func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testin
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		long := &caller{Context: parent}
-		for range 10 {
+		var kept []int32 // registrations after each operation
+		for range 50 {
 			made := context.WithValue(long, conn.Caller, long) // for one operation
 			_, err := c.DoContext(made, "PING")
 			require.NoError(t, err)
+			kept = append(kept, long.registered.Load())
 		}
-		assert.EqualValues(t, 1, long.registered.Load())
+		assert.Zero(t, kept[0], "a ctx that was made for one operation starts no goroutine when it ends")
+		assert.EqualValues(t, 1, kept[len(kept)-1])
+		assert.IsNonDecreasing(t, kept)
 		_, err := c.DoContext(t.Context(), "PING")
 		require.NoError(t, err)
 		assert.Zero(t, long.registered.Load(), "another caller")
@@ -334,6 +338,31 @@ func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testin
 		c.Close()
 		assert.Zero(t, long.registered.Load(), "closed")
 	})
+}
+
+// Operations leave the timer of the connection running.
+func TestEachOperationEndsAtItsOwnDeadlineWhateverTheOneBeforeHad(t *testing.T) {
+	for name, before := range map[string][]time.Duration{
+		"none": nil, "an earlier one": {time.Second}, "a later one": {time.Hour}, "the same": {time.Minute},
+		"many": {time.Hour, time.Millisecond, time.Minute, time.Second},
+	} {
+		for _, pause := range []time.Duration{0, time.Second, 2 * time.Hour} { // the timer fires between the operations, or not
+			t.Run(fmt.Sprint(name, " before, ", pause), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := dial(t, (&peer{silentAt: "GET"}).dialer(redis.DialReadTimeout(24*time.Hour)))
+					for _, d := range before {
+						_, err := c.DoContext(until{t.Context(), time.Now().Add(d)}, "PING")
+						require.NoError(t, err)
+						time.Sleep(pause)
+					}
+					began := time.Now()
+					_, err := c.DoContext(until{t.Context(), began.Add(time.Minute)}, "GET", "k")
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.Equal(t, time.Minute, time.Since(began))
+				})
+			})
+		}
+	}
 }
 
 func TestACancellationBetweenOperationsDoesNoHarm(t *testing.T) {

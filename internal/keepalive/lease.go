@@ -1,5 +1,4 @@
-// Package keepalive tracks how long a lock is ours: validity, renewal and loss. It deals with time only. Its caller decides
-// what a renewal does.
+// Package keepalive tracks how long a lock is ours: validity, renewal and loss. It knows only time: its caller renews.
 package keepalive
 
 import (

@@ -60,10 +60,3 @@ func (x *ticket) contended(f *quorum.Failure) {
 		x.queued, x.looked, x.drops = true, f.Sent, x.presented
 	}
 }
-
-// arrive records when the waiter arrived, by the server's clock. If that was set back, it counts as arriving now.
-func (b *bid) arrive(now int64) {
-	if now != 0 && (b.arrived == 0 || now < b.arrived) {
-		b.arrived = now
-	}
-}

@@ -52,7 +52,9 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 	if !stopped && a.turn {
 		a.key.answered(f) // otherwise the try was cut short, which says nothing to other callers
 	}
-	a.arrive(f.Now)
+	if f.Now != 0 && (a.arrived == 0 || f.Now < a.arrived) { // it has arrived now, or the server's clock was set back
+		a.arrived = f.Now
+	}
 	switch {
 	case a.answer != nil: // the try goes on for the next call
 	case f.Kind == quorum.Contended && a.ticket != nil:

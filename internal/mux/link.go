@@ -14,8 +14,7 @@ import (
 	"github.com/redimutex/redimutex/internal/conn"
 )
 
-// A link is one shared connection, from its dial to its end. One goroutine writes to it and one reads from it. Neither ever
-// waits for a caller.
+// A link is one shared connection, from its dial to its end. One goroutine writes, and one reads. Neither waits for a caller.
 //
 //	open ─ too old, or another was silent → retired ─ all is answered → ended
 //	   any ─ broken, a reply is overdue, Close → ended

@@ -13,8 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Terms are what a call asks of a lock. They never change and are compared by value: calls with equal terms may follow each
-// other in one grant.
+// Terms are what a call asks of a lock. They never change. Calls whose terms are equal may follow each other in one grant.
 type Terms struct {
 	Kind     *Kind
 	Want     string // see Kind.Want

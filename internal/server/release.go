@@ -166,8 +166,7 @@ func (c *Claim) answered(r *Reply) {
 	}
 }
 
-// toRelease returns how long the lock is to stay locked after its release, and which mark and place in the queue the release
-// has to remove.
+// toRelease returns how long the lock stays locked after its release, and which mark and place in the queue have to go.
 func (c *Claim) toRelease() (keep time.Duration, mark, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -149,8 +149,7 @@ func refusal(err error) (forever bool, plainer string) {
 	return false, ""
 }
 
-// explain finds plainer words for the error of a server that can't run our scripts, or can't run them for these keys. It hides
-// what must not be seen.
+// explain finds plainer words for the error of a server that can't run our scripts, for these keys or at all. It hides secrets.
 func explain(err error) error {
 	err = conn.Mask(err)
 	var said redis.Error

@@ -110,8 +110,7 @@ func (w *runner) run(wake chan struct{}) {
 	}
 }
 
-// due returns the claims to release now, or how long to wait; 0: no task is left, and the goroutine has to end. In Close each
-// claim is due, once.
+// due returns the claims to release now, or how long to wait; 0: none is left, the goroutine ends. In Close each is due once.
 func (w *runner) due() (batch []*Claim, wait time.Duration) {
 	w.mu.Lock()
 	now, last := Monotonic(), w.server.runners.Closing()

@@ -4,8 +4,7 @@ local shown = 320 -- bytes of a holder that a reply tells
 
 -- Returns the value of a lock, or its beginning; nil if the key is missing; or nil and the error if the key is not a string.
 -- n is how many bytes matter: those of the token, or those that a reply tells of another holder. A value may be anything, even
--- 200 MB. So only one byte more is read than matter, to tell a longer value from an equal one. A user without GETRANGE reads
--- the whole value.
+-- 200 MB. So only one byte more is read than matter, to tell a longer value. A user without GETRANGE reads the whole value.
 local function peek(key, n)
   local value = redis.pcall('GETRANGE', key, '0', n > shown and n or '320') -- Redis takes longer to write a number
   if type(value) == 'table' then
@@ -50,8 +49,7 @@ end
 
 -- Returns the error READONLY, or nil; for scripts that may answer without having written anything. A server that has just
 -- become a replica, and is not in step yet, answers from old data. So the script tries a write that changes nothing. Another
--- reason to refuse that write does not matter. The script has to ask whether the lock exists: even without our token others
--- may have it.
+-- reason to refuse that write does not matter. The script has to ask whether the lock exists: it may be another holder's.
 local function demoted()
   local written
   if redis.call('PTTL', lock) == -2 then
