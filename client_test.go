@@ -272,3 +272,29 @@ func TestACallerThatGivesUpIsNoErrorOfAServer(t *testing.T) {
 	require.ErrorIs(t, client.Mutex("k").LockContext(t.Context(), time.Second), redimutex.ErrLocked)
 	assert.Equal(t, []int64{0}, client.Stats().Errors)
 }
+
+// The release waits for the extension, which is answered after the end of its hold.
+func TestAnExtensionOfAHoldThatHasEndedIsNoErrorOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	front := redistest.NewFront(t, s)
+	pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", front.Addr()) }}
+	t.Cleanup(func() { pool.Close() })
+	client := newClient(t, pool, redimutex.WithNodeTimeout(9*time.Second))
+	m := client.Mutex("k")
+	l, err := m.Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Extend(t.Context(), 10*time.Second)) // now the server knows the script
+	seen := make(chan struct{}, 1)
+	front.On(func([]string) redistest.Fate {
+		front.On(nil)
+		close(seen)
+		return redistest.Fate{Delay: 30 * time.Millisecond}
+	})
+	extended := make(chan error, 1)
+	go func() { extended <- l.Extend(t.Context(), 11*time.Second) }()
+	<-seen
+	require.NoError(t, l.Release(t.Context()))
+	assert.Error(t, redistest.Receive(t, "the end of the extension", extended))
+	assert.Equal(t, []int64{0}, client.Stats().Errors)
+}

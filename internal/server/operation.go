@@ -128,7 +128,7 @@ func (op *operation) do() (first Reply) {
 			// operation still gets is taken in as well.
 			asked.claim.answered(&Reply{Err: errTimeout})
 		}
-		if r.Verdict == Failed {
+		if r.Verdict == Failed && !errors.Is(r.Err, errEnded) { // otherwise the server has answered well
 			failed++
 			silent = silent || timedOut(r.Err)
 			op.blame(&r)
