@@ -122,8 +122,8 @@ func (c *Claim) schedule(at time.Duration) bool {
 //	another, and a try is under way                     when the try ends                             away
 //	another, and a try may be executed until open       at open                                       away
 //	another, and a plain try is in doubt                at once                                       away
-//	a refusal that looks permanent                      after a second: a right may be given back     away
-//	another, and nothing can follow; a closed pool      never                                         gone
+//	a refusal that looks permanent, or a closed pool    after a second: a right may be given back     away
+//	another, and nothing can follow                     never                                         gone
 func (c *Claim) answered(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,7 @@ func (c *Claim) answered(r *Reply) {
 	case c.tries > 0, c.running > 0 && c.keep > 0: // the release overtook a command, whose end expedites the next release
 		more = c.schedule(now + c.Timeout)
 	case r.Verdict == Failed:
-		code, _ := said(r.Err)
-		more = code != "" && c.schedule(now+maxBackoff)
+		more = c.schedule(now + maxBackoff)
 	case r.Sent.Sub(epoch) < open:
 		more = c.schedule(open)
 	case c.doubt:

@@ -273,15 +273,15 @@ func TestWhatAPoolCannotDoPanics(t *testing.T) {
 	replicas := redimutex.WithReplicas(1, time.Second)
 	two := redimutex.WithMultiplexing(2)
 	for text, f := range map[string]func(){
-		"WithMultiplexing(0): has to be 1 at least": func() { redimutex.New(pool, "k", redimutex.WithMultiplexing(0)) },
-		"not with WithReplicas":                     func() { redimutex.New(pool, "k", replicas, two) },
-		"not with WithReplicas, ":                   func() { newClient(t, pool, two).Mutex("k", replicas) },
-		"is an option of NewClient":                 func() { newClient(t, pool).Mutex("k", two) },
-		"is an option of NewClient, ":               func() { newClient(t, pool, two).Mutex("k", redimutex.WithMultiplexing(3)) },
-		"a cluster has":                             func() { redimutex.New(cluster{pool}, "k", two) },
-		"can't dial":                                func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
-		"can't dial a connection":                   func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
-		"WithRestartGuard: one key can":             func() { redimutex.New(cluster{pool}, "k", redimutex.WithRestartGuard()) },
+		"WithMultiplexing(0): has to be from 1": func() { redimutex.New(pool, "k", redimutex.WithMultiplexing(0)) },
+		"not with WithReplicas":                 func() { redimutex.New(pool, "k", replicas, two) },
+		"not with WithReplicas, ":               func() { newClient(t, pool, two).Mutex("k", replicas) },
+		"is an option of NewClient":             func() { newClient(t, pool).Mutex("k", two) },
+		"is an option of NewClient, ":           func() { newClient(t, pool, two).Mutex("k", redimutex.WithMultiplexing(3)) },
+		"a cluster has":                         func() { redimutex.New(cluster{pool}, "k", two) },
+		"can't dial":                            func() { redimutex.New(struct{ redimutex.Pool }{pool}, "k", two) },
+		"can't dial a connection":               func() { redimutex.New(struct{ *redis.Pool }{pool}, "k", two) },
+		"WithRestartGuard: one key can":         func() { redimutex.New(cluster{pool}, "k", redimutex.WithRestartGuard()) },
 	} {
 		assert.ErrorContains(t, locktest.PanicOf(f), text)
 	}
@@ -320,6 +320,17 @@ func TestUnlockWorksAfterTheConnectionsWereClosed(t *testing.T) {
 	require.NotEmpty(t, s.Get("k"))
 	require.ErrorIs(t, m.UnlockContext(t.Context()), redimutex.ErrLost)
 	assert.Empty(t, s.Keys())
+}
+
+func TestALockWhosePoolWasClosedIsReleasedAllTheSame(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	pool := s.Pool()
+	m := newClient(t, pool, redimutex.WithTTL(time.Hour)).Mutex("k")
+	m.Lock()
+	require.NoError(t, pool.Close())
+	assert.ErrorContains(t, m.UnlockContext(t.Context()), "the pool was closed")
+	redistest.Wait(t, "the lock is released in the background", func() bool { return len(s.Keys()) == 0 })
 }
 
 // A closed pool stays closed, so it is useless to wait.
