@@ -73,6 +73,7 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (repl
 	if err != nil {
 		return nil, err
 	}
+	defer func() { reply, err = c.finish(reply, err) }() // also if the network connection panics: the caller takes ctx back
 	undo, _ := ctx.Value(Undo).([]any)
 	if command == "" && len(args) > 0 {
 		err = args[0].(Batch)(c.Send)
@@ -86,7 +87,7 @@ func (c *Conn) DoContext(ctx context.Context, command string, args ...any) (repl
 	default:
 		reply, err = c.Do(command, args...)
 	}
-	return c.finish(reply, err)
+	return reply, err
 }
 
 // undoable is Do in two steps. As soon as the command is written, another goroutine may write the undo behind it.
@@ -112,12 +113,13 @@ func (c *Conn) receive(bounded bool) (any, error) {
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
-func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
+func (c *Conn) ReceiveContext(ctx context.Context) (reply any, err error) {
 	bounded, err := c.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	return c.finish(c.receive(bounded))
+	defer func() { reply, err = c.finish(reply, err) }()
+	return c.receive(bounded)
 }
 
 // begin makes all writes and reads from now on end with ctx, unless ctx has ended already. It reports whether ctx has a

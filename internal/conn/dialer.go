@@ -52,6 +52,9 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 		return nil, err
 	}
 	network := netConn(bare)
+	if network == nil {
+		return nil, errors.New("the dial function returned no connection")
+	}
 	c := &Conn{network: network, unwatch: func() bool { return false }}
 	if secure, ok := network.(interface{ NetConn() net.Conn }); ok { // a dial function of the user has added TLS
 		c.network = secure.NetConn()

@@ -12,8 +12,7 @@ import (
 // errNoTimeout is redigo's error for a connection without DoWithTimeout. redigo does not export it, so this call provokes it.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
-// ErrNoSend is the error of a command with an [Undo], or of a pipeline, on a connection that supports only Do, such as
-// redisc's RetryConn. Nothing was sent.
+// ErrNoSend is the error of a command with an [Undo], or of a pipeline, on a connection that has only Do, as redisc's RetryConn.
 var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
 
 // Do runs a command on c, a connection of s, until the deadline of ctx, which must have one. On a punctual connection it also

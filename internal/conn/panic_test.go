@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,4 +46,46 @@ func TestAnUndoThatPanicsHarmsNobody(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// A lentContext is used by another caller after an operation.
+type lentContext struct {
+	until
+	back atomic.Bool
+}
+
+func (c *lentContext) Err() error {
+	if c.back.Load() {
+		panic("the operation is over")
+	}
+	return nil
+}
+
+func TestAnOperationThatPanicsGivesItsContextBack(t *testing.T) {
+	for _, punctual := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{}
+			d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go p.serve(theirs)
+				return &panicky{Conn: ours}, nil
+			}))
+			c, err := d.DialContext(t.Context())
+			require.NoError(t, err)
+			ctx := &lentContext{until: until{t.Context(), time.Now().Add(time.Second)}}
+			_, err = (&conn.Source{Punctual: punctual}).Do(ctx, c, "UNDO")
+			require.ErrorIs(t, err, conn.ErrPanicked)
+			ctx.back.Store(true)
+			time.Sleep(time.Minute)
+			conn.Close(c, true)
+		})
+	}
+}
+
+func TestADialFunctionThatReturnsNothingGetsAnError(t *testing.T) {
+	d := conn.NewDialer("tcp", "host:1", redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+		return nil, nil //nolint:nilnil // that is the point
+	}))
+	_, err := d.DialContext(t.Context())
+	assert.ErrorContains(t, err, "the dial function returned no connection")
 }
