@@ -68,11 +68,12 @@ func (c *Client) shares(other *Client) (same bool) {
 //
 // It panics if an option makes no sense, if the key is empty, or if it begins with "redimutex:", as keys of this library do.
 func (c *Client) Mutex(key string, opts ...Option) *Mutex {
-	mustBeKey("a Mutex", key)
+	c.mustBeKey("a Mutex", key)
 	return &Mutex{exclusive: exclusive{object{client: c, config: c.configured(c.config, opts), key: key}}}
 }
 
-func mustBeKey(kind, key string) {
+func (c *Client) mustBeKey(kind, key string) {
+	must(c != nil && c.engine != nil, "a zero Client has no server: make it by NewClient")
 	must(key != "", "the key of %s is empty", kind)
 	must(!server.Reserved(key), "the key %q begins with redimutex:, which is reserved for what belongs to locks; choose another one", key)
 }

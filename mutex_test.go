@@ -316,6 +316,19 @@ func TestAZeroMutexSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestAZeroClientPanicsInWords(t *testing.T) {
+	for name, lock := range map[string]func(*redimutex.Client){
+		"Mutex":     func(c *redimutex.Client) { c.Mutex("k") },
+		"RWMutex":   func(c *redimutex.Client) { c.RWMutex("k") },
+		"Semaphore": func(c *redimutex.Client) { c.Semaphore("k", 1) },
+		"MutexAll":  func(c *redimutex.Client) { c.MutexAll([]string{"k"}) },
+	} {
+		for _, c := range []*redimutex.Client{nil, {}} {
+			assert.PanicsWithValue(t, "redimutex: a zero Client has no server: make it by NewClient", func() { lock(c) }, name)
+		}
+	}
+}
+
 func TestIdleMutexCostsNoGoroutine(t *testing.T) {
 	client := newClient(t, redistest.Start(t).Pool())
 	redistest.Wait(t, "other tests to end what they began", func() bool { return goroutines() == 0 })

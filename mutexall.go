@@ -22,7 +22,7 @@ import "slices"
 func (c *Client) MutexAll(keys []string, opts ...Option) *Mutex {
 	must(len(keys) > 0, "MutexAll needs a key at least, and got none")
 	for _, k := range keys {
-		mustBeKey("a MutexAll", k)
+		c.mustBeKey("a MutexAll", k)
 	}
 	base := *c.config
 	base.terms.Queue, base.terms.Reuse = false, 0

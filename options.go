@@ -38,6 +38,7 @@ const (
 	maxTTL      = 100 * 365 * 24 * time.Hour
 	maxOwner    = 256
 	maxServers  = 64
+	maxConns    = 1000 // of WithMultiplexing
 )
 
 var defaultConfig = config{terms: server.Terms{
@@ -117,8 +118,8 @@ func checked(ok bool, set func(*config), sentence string, args ...any) Option {
 	}
 }
 
-// WithTTL sets for how long the lock of a crashed holder stays locked. The default is 10 s, the minimum 10 ms. A live holder
-// renews its lease every third of the TTL.
+// WithTTL sets for how long the lock of a crashed holder stays locked: 10 s by default, 10 ms at least. A live holder renews
+// its lease every third of the TTL.
 func WithTTL(d time.Duration) Option { return func(c *config) { c.terms.TTL = d } }
 
 // WithMaxHold stops the renewal d after the lock was acquired; d is at least 1 ms. The lease is then lost within a TTL, or
@@ -261,9 +262,9 @@ func WithLeaseReuse(d time.Duration) Option {
 // reply does not come within the node timeout of the Client, or of the lock if that is longer, its connection ends, and the
 // other commands on it go on over another. Connections that have answered nothing sent after that command are replaced, too.
 //
-// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is less than 1, if the [Pool] can't
+// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is not from 1 to 1000, if the [Pool] can't
 // dial, for a Redis Cluster, whose servers differ by key, and with [WithReplicas], whose WAIT would delay all other commands.
 func WithMultiplexing(conns int) Option {
-	return checked(conns > 0, func(c *config) { c.conns = conns },
-		"WithMultiplexing(%d): has to be 1 at least; leave it out to use connections of the pool", conns)
+	return checked(conns > 0 && conns <= maxConns, func(c *config) { c.conns = conns },
+		"WithMultiplexing(%d): has to be from 1 to %d; leave it out to use connections of the pool", conns, maxConns)
 }

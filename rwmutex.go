@@ -59,7 +59,7 @@ func NewRWMutex(pool Pool, key string, opts ...Option) *RWMutex {
 // own. Every writer would have to meet every reader on a server that still knows the reader, even after a server has lost its
 // data. Use one server, with [WithReplicas] against its loss.
 func (c *Client) RWMutex(key string, opts ...Option) *RWMutex {
-	mustBeKey("an RWMutex", key)
+	c.mustBeKey("an RWMutex", key)
 	must(len(c.pools) == 1,
 		"RWMutex(%q): this Client has %d servers, and readers are not counted by majority; make it by a Client of one server (WithReplicas guards against its loss)", key, len(c.pools))
 	writer := c.configured(c.config.of(server.Writer), opts)

@@ -43,7 +43,7 @@ func NewSemaphore(pool Pool, key string, permits int, opts ...Option) *Semaphore
 // It also panics if permits is less than 1, and for the reasons of [Client.Mutex]. A Semaphore can't have [WithFencing],
 // [WithLeaseReuse], [WithMinHold] or [WithReentrancy], neither here nor from the Client.
 func (c *Client) Semaphore(key string, permits int, opts ...Option) *Semaphore {
-	mustBeKey("a Semaphore", key)
+	c.mustBeKey("a Semaphore", key)
 	must(permits > 0, "Semaphore(%q, %d): the number of permits has to be 1 at least", key, permits)
 	must(len(c.pools) == 1, "Semaphore(%q, %d): this Client has %d servers, and a count by majority lets more in "+
 		"(three servers, limit 2: holders on 1+2, 2+3, 1+3); make it by a Client of one server", key, permits, len(c.pools))

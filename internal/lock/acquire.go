@@ -91,8 +91,7 @@ func (a *acquisition) finish() {
 	}
 }
 
-// awaitTurn waits for the turn among the goroutines of this process. If an earlier call left a grant or a bid that this call
-// can use, awaitTurn starts from that.
+// awaitTurn waits for the turn among the goroutines of this process. Then it uses what an earlier call left: a grant or a bid.
 func (a *acquisition) awaitTurn(ctx context.Context) state {
 	if ctx.Err() != nil {
 		return a.fail(&quorum.Failure{Kind: quorum.Ended})
@@ -106,8 +105,7 @@ func (a *acquisition) awaitTurn(ctx context.Context) state {
 	case a.key.fifo.TryAcquire():
 		a.turn = true
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
-		// Several may hold the lock, so a single try runs beside that of the goroutine with the turn. It does not overtake a call
-		// that the servers have refused and that waits.
+		// Several may hold the lock, so a single try runs beside that of the turn. It overtakes no call that was refused and waits.
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:

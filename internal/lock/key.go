@@ -195,8 +195,7 @@ func (e *Engine) makeWay(l *server.Lock, self *Key) {
 	}
 }
 
-// pass gives the turn to the next goroutine. If none waits, it releases and forgets what was left, and frees the turn. So
-// nothing is left while the turn is free.
+// pass gives the turn to the next goroutine. If none waits, it releases what was left: nothing is left while the turn is free.
 func (k *Key) pass() {
 	for !k.fifo.Pass() {
 		k.giveBack()

@@ -51,8 +51,7 @@ func (v *Votes) Give(ctx context.Context, to *Votes) *Failure {
 	return f
 }
 
-// A Taker takes over a lock that another process has handed over. Take may be repeated while the votes are not Spent. A repeat
-// finds what the first call did.
+// A Taker takes over a lock that another process has handed over. Until the votes are Spent, Take may be repeated.
 //
 // Over several servers it takes two steps. The first step puts a token in the place of old, for the rest of old's TTL. If no
 // caller learns of such a vote, or can give it back, it excludes others only until then. Once a majority has that token, the

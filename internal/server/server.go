@@ -93,8 +93,7 @@ func (s *Server) expect() {
 	s.pending++
 }
 
-// noteBegin notes that op begins. It makes op dial if the last operation on one of its keys got no answer over a connection
-// of the pool (see connection.go).
+// noteBegin notes that op begins. It makes op dial if the last operation on one of its keys got no answer: see connection.go.
 func (s *Server) noteBegin(op *operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

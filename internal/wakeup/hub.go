@@ -25,8 +25,7 @@ type Wake struct {
 	Granted bool  // false: nothing was granted, but a message may have been lost, so look again
 }
 
-// A Hub passes messages of the server on to the waiters of one Client. It listens over one connection, as long as there is a
-// waiter and a little longer.
+// A Hub passes messages of the server on to the waiters of one Client. It listens over one connection while there are any.
 type Hub struct {
 	channel        string
 	server         *server.Server
