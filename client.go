@@ -14,8 +14,8 @@ import (
 )
 
 // A Client is what the locks of one process share: the servers, the line of goroutines for each key, and the renewal of all
-// leases. Make one Client for a set of servers and keep it. It is safe for concurrent use. It starts goroutines only while
-// there is work for them. Those of [WithQueue] stay seven seconds longer, those of [WithMultiplexing] two to four minutes.
+// leases. Make one Client for a set of servers and keep it. It is safe for concurrent use, and must not be copied. It starts
+// goroutines only for work. Those of [WithQueue] stay seven seconds longer, those of [WithMultiplexing] two to four minutes.
 type Client struct {
 	config    *config
 	pools     []Pool

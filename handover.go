@@ -209,7 +209,7 @@ func (m *Mutex) TakeOver(ctx context.Context, h Handover) error {
 	}
 	err := m.toError(ctx, f)
 	if errors.Is(err, ErrLost) {
-		err = fmt.Errorf("%w; the Handover can't be used: its time is over, or it was used before; or another TakeOver is under way, or the HandOver has to be repeated first", err)
+		err = fmt.Errorf("%w; the Handover can't be used: its time is over, it was used before, or it is of other servers; or another TakeOver is under way, or the HandOver has to be repeated first", err)
 	}
 	return m.failed(Event{Context: ctx, Attempt: 1, Wait: time.Since(began), Err: err})
 }

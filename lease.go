@@ -13,7 +13,7 @@ import (
 )
 
 // A Lease is one hold of a lock, from Lock to Unlock or [Lease.Release]. The next hold of the Mutex is another Lease, so code
-// that keeps its Lease never mistakes another hold for its own. A Lease is safe for concurrent use.
+// that keeps its Lease never mistakes another hold for its own. It is safe for concurrent use, and must not be copied.
 //
 // Its validity begins just before the request for the lock is sent, and lasts for one TTL less an allowance for clock drift
 // (1% and 2 ms), as in the Redlock algorithm. A renewal, every third of the TTL, moves the end. The package documentation says

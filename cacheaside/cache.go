@@ -87,6 +87,7 @@ func New(client *redimutex.Client, store Store, opts ...Option) *Cache {
 		flights:  make(map[string]*flight),
 	}
 	for _, o := range opts {
+		demand(o != nil, "an Option is nil")
 		o(c)
 	}
 	return c

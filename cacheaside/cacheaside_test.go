@@ -341,6 +341,7 @@ func TestNonsensePanics(t *testing.T) {
 		"no TTL":          func() { cacheaside.NewRedisStore(&redis.Pool{}, 0) },
 		"no interval":     func() { cacheaside.New(client, store, cacheaside.WithInterval(0)) },
 		"no tries":        func() { cacheaside.New(client, store, cacheaside.WithMaxTries(0)) },
+		"no option":       func() { cacheaside.New(client, store, nil) },
 		"no name of lock": func() { cacheaside.New(client, store, cacheaside.WithLockKey(nil)) },
 		"no loader": func() {
 			_, _ = cacheaside.Fetch[int](t.Context(), cacheaside.New(client, store), "k", nil)

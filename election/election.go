@@ -32,8 +32,8 @@ type Election struct {
 // The options are those of the lock. The most important is [redimutex.WithTTL]: after a leader has crashed, no candidate leads
 // for at most that time. WithFencing is always on. So is WithQueue, unless the Client has several servers.
 //
-// WithLeaseReuse changes nothing, because WithFencing turns it off. New panics if client is nil, and for the reasons of
-// [redimutex.Client.Mutex].
+// WithOwner changes nothing, because the owner is name; nor does WithLeaseReuse, which WithFencing turns off. New panics if
+// client is nil, and for the reasons of [redimutex.Client.Mutex].
 func New(client *redimutex.Client, key, name string, opts ...redimutex.Option) *Election {
 	must(client != nil, "the Client is nil")
 	opts = append(slices.Clone(opts), redimutex.WithFencing(), redimutex.WithOwner(name))

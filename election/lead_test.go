@@ -247,6 +247,7 @@ func TestRunOfARunningCandidatePanics(t *testing.T) {
 		_ = a.Run(t.Context(), func(context.Context) error { return nil })
 	})
 	assert.PanicsWithValue(t, "election: Run needs a function, and got nil", func() { _ = a.Run(t.Context(), nil) })
+	assert.PanicsWithValue(t, "election: a zero Election has no server: make it by New", func() { _, _ = new(election.Election).Leader(t.Context()) })
 	assert.PanicsWithValue(t, "election: the Client is nil", func() { election.New(nil, key, "a") })
 }
 

@@ -28,6 +28,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 func (e *Election) look(ctx context.Context, timeout time.Duration) (record, error) {
+	must(e.client != nil, "a zero Election has no server: make it by New")
 	if ctx.Err() != nil {
 		return record{}, context.Cause(ctx)
 	}

@@ -118,4 +118,4 @@ func discreet(err error) error {
 
 const quotes = "'\"`"
 
-var ours = []string{"auth", "client", "client|setname", "setname", "select"}
+var ours = []string{"auth", "client", "client|setname", "setname", "select", "sentinel"}

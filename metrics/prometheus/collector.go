@@ -53,6 +53,9 @@ func New(client *redimutex.Client, opts ...Option) *Collector {
 		"Time from the call to the lock, or to giving up.", c.config.wait, keyed)
 	c.hold = c.histogram("redimutex_hold_seconds",
 		"Time from the lock to Unlock.", c.config.hold, keyed)
+	if err := prometheus.NewPedanticRegistry().Register(c); err != nil { // here rather than at the caller's Register
+		panic("redimutexprom: New: " + err.Error())
+	}
 	c.stop = sync.OnceFunc(client.Observe(c.trace()))
 	return c
 }

@@ -131,6 +131,8 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"an Option is nil":           func() { redimutexprom.New(client, nil) },
 		"got 2 names, and the Clien": func() { redimutexprom.New(client, redimutexprom.WithServerNames("a", "b")) },
 		"none may be empty":          func() { redimutexprom.New(client, redimutexprom.WithServerNames("")) },
+		"redimutexprom: New: ":       func() { redimutexprom.New(client, redimutexprom.WithLabels(prometheus.Labels{"outcome": "a"})) },
+		"is not a valid label name":  func() { redimutexprom.New(client, redimutexprom.WithLabels(prometheus.Labels{"": "a"})) },
 		"increasing order":           func() { redimutexprom.New(client, redimutexprom.WithBuckets([]float64{2, 1}, nil)) },
 	} {
 		assert.ErrorContains(t, locktest.PanicOf(f), want)

@@ -21,7 +21,8 @@ type config struct {
 	key     func(string) string
 }
 
-// WithLabels adds labels with fixed values to all series, such as the name of a Client in a program with several.
+// WithLabels adds labels with fixed values to all series, such as the name of a Client in a program with several. A name that
+// Prometheus does not allow, or that a series has already, panics in [New].
 func WithLabels(labels prometheus.Labels) Option { return func(c *config) { c.labels = labels } }
 
 // WithServerNames sets the values of the label "server": one name for each pool of the Client, in their order. The default is

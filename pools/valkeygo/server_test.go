@@ -98,7 +98,7 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 		"unknown user":          {valkey.ClientOption{InitAddress: addr, Username: "unknown", Password: pooltest.Secret}, "WRONGPASS"},
 		"none":                  {valkey.ClientOption{InitAddress: addr}, "NOAUTH"},
 		"no such database":      {valkey.ClientOption{InitAddress: addr, Password: pooltest.Secret, SelectDB: 99}, "out of range"},
-		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: pooltest.Secret}}, "unknown command"},
+		"Sentinel that is none": {valkey.ClientOption{InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "main", Password: pooltest.Secret}}, "SENTINEL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := valkeygo.Pool(c.option)
@@ -112,6 +112,14 @@ func TestNoErrorShowsAPassword(t *testing.T) {
 			assert.NotContains(t, err.Error(), pooltest.Secret)
 		})
 	}
+}
+
+func TestADialFunctionThatReturnsNothingGetsAnError(t *testing.T) {
+	pool := open(t, valkey.ClientOption{
+		InitAddress: []string{"host:1"}, ForceSingleClient: true,
+		DialFn: func(string, *net.Dialer, *tls.Config) (net.Conn, error) { return nil, nil },
+	})
+	assert.ErrorContains(t, redimutex.New(pool, "k").TryLockContext(t.Context()), "the dial function returned no connection")
 }
 
 func TestEveryPhaseEndsWithTheContext(t *testing.T) {

@@ -17,8 +17,13 @@ type Elector struct{ election *election.Election }
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an Elector that asks e. The caller must call e.Run.
-func NewElector(e *election.Election) *Elector { return &Elector{e} }
+// NewElector returns an Elector that asks e. The caller must call e.Run. NewElector panics if e is nil.
+func NewElector(e *election.Election) *Elector {
+	if e == nil {
+		panic("redimutexgocron: NewElector needs an Election, and got nil")
+	}
+	return &Elector{e}
+}
 
 // IsLeader returns nil on the machine that leads, and [ErrNotLeader] elsewhere. It asks no server: it compares the lease with
 // the clock.

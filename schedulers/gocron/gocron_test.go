@@ -17,12 +17,15 @@ import (
 	redimutexgocron "github.com/redimutex/redimutex/schedulers/gocron"
 )
 
-func TestAMinimumHoldHasToBeGiven(t *testing.T) {
+func TestNonsensePanicsBeforeTheFirstJob(t *testing.T) {
 	t.Parallel()
 	c := locktest.Client(t, redistest.Start(t).Pool())
 	assert.PanicsWithValue(t, "redimutexgocron: NewLocker: the minimum hold is 0s; it has to be longer than clocks differ",
 		func() { redimutexgocron.NewLocker(c, "p:", 0) })
 	assert.Panics(t, func() { redimutexgocron.NewLocker(c, "redimutex:", time.Second) })
+	assert.PanicsWithValue(t, "redimutexgocron: NewLocker needs a Client, and got nil",
+		func() { redimutexgocron.NewLocker(nil, "p:", time.Second) })
+	assert.PanicsWithValue(t, "redimutexgocron: NewElector needs an Election, and got nil", func() { redimutexgocron.NewElector(nil) })
 }
 
 func TestAJobThatOutlivesTheMinimumHoldKeepsItsLock(t *testing.T) {

@@ -32,8 +32,12 @@ var _ gocron.Locker = (*Locker)(nil)
 // A machine that has crashed keeps the lock for at most one minHold more, because minHold is also the TTL, unless opts say
 // otherwise.
 //
-// It panics if minHold is not more than 0, and for the reasons of [redimutex.Client.Mutex].
+// opts are those of the locks; a WithMinHold among them changes nothing. NewLocker panics if client is nil, if minHold is not
+// more than 0, and for the reasons of [redimutex.Client.Mutex].
 func NewLocker(client *redimutex.Client, prefix string, minHold time.Duration, opts ...redimutex.Option) *Locker {
+	if client == nil {
+		panic("redimutexgocron: NewLocker needs a Client, and got nil")
+	}
 	if minHold <= 0 {
 		panic(fmt.Sprintf("redimutexgocron: NewLocker: the minimum hold is %v; it has to be longer than clocks differ", minHold))
 	}

@@ -36,8 +36,11 @@ func (l *Login) Connect(ctx context.Context, network, address string) (net.Conn,
 	dialling, cancel := l.bounded(ctx)
 	defer cancel()
 	c, err := l.Dial(dialling, network, bracketed(network, address))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case c == nil:
+		return nil, errors.New("the dial function returned no connection")
 	}
 	ctx, cancel = l.bounded(ctx)
 	defer cancel()
