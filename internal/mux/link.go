@@ -167,8 +167,10 @@ func (l *link) next(batch []*call) ([]*call, bool) {
 	for len(l.calls) == l.written && l.err == nil {
 		l.work.Wait()
 	}
-	// Let other goroutines run as long as they queue more calls. A send costs far more than this, and one packet serves all.
-	for n := -1; n < len(l.calls)-l.written && len(l.calls)-l.written < enough; {
+	// Let other goroutines run as long as they queue more calls. A send costs far more than this, and one packet serves all. A
+	// call that was alone last time does not wait: if all CPUs are busy, each Gosched costs a turn of all other goroutines.
+	alone := l.written == 0 && len(batch) < 2
+	for n := -1; !alone && n < len(l.calls)-l.written && len(l.calls)-l.written < enough; {
 		n = len(l.calls) - l.written
 		l.mu.Unlock()
 		runtime.Gosched()
