@@ -226,7 +226,7 @@ func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = l
 func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 
 // WithLogger sets the logger for errors that no return value can carry, such as a server that can't be reached while Lock
-// waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
+// waits, that refuses a renewal, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.
@@ -262,8 +262,8 @@ func WithLeaseReuse(d time.Duration) Option {
 // reply does not come within the node timeout of the Client, or of the lock if that is longer, its connection ends, and the
 // other commands on it go on over another. Connections that have answered nothing sent after that command are replaced, too.
 //
-// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is not from 1 to 1000, if the [Pool] can't
-// dial, for a Redis Cluster, whose servers differ by key, and with [WithReplicas], whose WAIT would delay all other commands.
+// It is an option of [NewClient] and of the short forms, such as [New]. It panics if conns is not from 1 to 1000, if the [Pool]
+// can't dial, for a Redis Cluster, whose servers differ by key, and with [WithReplicas], whose WAIT would delay all others.
 func WithMultiplexing(conns int) Option {
 	return checked(conns > 0 && conns <= maxConns, func(c *config) { c.conns = conns },
 		"WithMultiplexing(%d): has to be from 1 to %d; leave it out to use connections of the pool", conns, maxConns)
