@@ -27,11 +27,10 @@
 // # Kinds
 //
 //   - [Mutex]: one holder, on one server or on a majority of several servers.
-//   - [RWMutex]: many readers or one writer, and neither side starves. Each reader's hold is a lease. [Lease.Downgrade] turns
-//     a writer into a reader.
+//   - [RWMutex]: many readers or one writer, and neither side starves. [Lease.Downgrade] turns a writer into a reader.
 //   - [Semaphore]: a limited number of holders. Each call names the limit, and each permit is a lease.
 //   - [Client.MutexAll]: one Mutex for several keys. It locks all or none, with one lease and one fence.
-//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold of a Mutex. Between them the lock is never free.
+//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold of a Mutex, and the lock is never free.
 //
 // RWMutex and Semaphore need a single server, because majorities can't count holders. A key is of one kind: a call for another
 // kind returns an error at once. But RWMutex and Mutex may share a key, and exclude each other.
@@ -43,7 +42,7 @@
 //     yet, an eviction under maxmemory, a DEL by hand. The next waiter gets the lock at once. The holder finds out at the next
 //     renewal, within a third of the TTL. [WithReplicas] protects against the failover. Several servers with
 //     [WithRestartGuard] protect against the restart.
-//   - A server's clock that is set forward by about a TTL, or a failover to a clock that is so far ahead: the key expires early.
+//   - A server's clock set forward by about a TTL, or a failover to a clock that is so far ahead: the key expires early.
 //
 // An unreachable server does not break it. No process can lock, and the holder learns of the loss before its validity ends.
 //

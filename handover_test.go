@@ -130,7 +130,7 @@ func TestAHandoverThatNobodyTakesExpires(t *testing.T) {
 		tooLate := func() {
 			err := taker.TakeOver(t.Context(), h)
 			assert.ErrorIs(t, err, redimutex.ErrLost)
-			assert.ErrorContains(t, err, "its time is over, or it was used before;")
+			assert.ErrorContains(t, err, "its time is over, it was used before, or it is of other servers;")
 		}
 		tooLate()
 		require.NoError(t, giver.Lease().Err())

@@ -118,8 +118,7 @@ func punctual(p *redis.Pool) bool {
 		(p.TestOnBorrowContext == nil || code(p.TestOnBorrowContext) == testCode)
 }
 
-// A method value points to a function that the compiler makes for the method. There is one such function for all receivers,
-// however and wherever the method value is made.
+// A method value points to a function that the compiler makes for the method: one for all receivers, wherever it is made.
 var (
 	dialCode = code((*Dialer)(nil).DialContext)
 	testCode = code(func() func(context.Context, redis.Conn, time.Time) error { return (*Dialer)(nil).TestIdle }())

@@ -12,7 +12,7 @@ import (
 // errNoTimeout is redigo's error for a connection without DoWithTimeout. redigo does not export it, so this call provokes it.
 var _, errNoTimeout = redis.DoWithTimeout(struct{ redis.Conn }{}, 0, "")
 
-// ErrNoSend is the error of a command with an [Undo], or of a pipeline, on a connection that has only Do, as redisc's RetryConn.
+// ErrNoSend is the error of a command with an [Undo], or of a pipeline, on a connection with Do alone: redisc's RetryConn.
 var ErrNoSend = errors.New("the connection can't send without waiting for the reply")
 
 // Do runs a command on c, a connection of s, until the deadline of ctx, which must have one. On a punctual connection it also
@@ -45,8 +45,7 @@ func within(c redis.Conn, d time.Duration, command string, args ...any) (any, er
 }
 
 const (
-	// grace is how long past the deadline the read goes on. The connection has to be open when the timer for the undo fires,
-	// and a busy machine fires it late.
+	// grace is how long past the deadline the read goes on: a busy machine writes the undo late, and on an open connection.
 	grace = 100 * time.Millisecond
 	drain = 20 * time.Millisecond // how long to wait for a reply that should have arrived already
 )

@@ -105,7 +105,7 @@ func (a *acquisition) awaitTurn(ctx context.Context) state {
 	case a.key.fifo.TryAcquire():
 		a.turn = true
 	case a.Once && a.Terms.Kind.Shared && !a.key.refused.Load():
-		// Several may hold the lock, so a single try runs beside that of the turn. It overtakes no call that was refused and waits.
+		// Several may hold the lock, so a single try runs beside that of the turn. It overtakes no call that was refused.
 	case a.Once:
 		return a.fail(a.key.inTheWay(a.Terms.Timeout / 2))
 	default:

@@ -78,7 +78,7 @@ type bid struct {
 	cut     context.CancelFunc   // cuts that try short
 }
 
-// inherit takes over what an earlier call left: a spare, which is the lock, or a bid. won: it was a spare. The call has the turn.
+// inherit takes over what an earlier call left: a spare, which is the lock (won), or a bid. The call has the turn.
 func (a *acquisition) inherit() (won bool) {
 	l := a.key.left
 	for i, g := range l.spares {

@@ -22,8 +22,7 @@ type reuse struct {
 // inParallel is how many parked grants are released at once, each over its own connection.
 const inParallel = 256
 
-// reuseOver reports whether no further hold may begin. It asks both clocks: if the machine has slept, the lease may be over
-// before the keep-alive has noticed.
+// reuseOver reports whether no further hold may begin. It asks both clocks: the machine may have slept beyond the lease.
 func (g *Grant) reuseOver(now time.Time) bool {
 	return g.noMoreHolds.Load() || g.lease.Ended() || quorum.Left(g.reuse.until, now) <= 0
 }

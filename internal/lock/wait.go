@@ -11,8 +11,7 @@ import (
 	"github.com/redimutex/redimutex/internal/wakeup"
 )
 
-// join waits in line, and reports whether the call got the turn. With MaxTries, each poll interval that passes here counts as
-// a try that found the lock held.
+// join waits in line, and reports whether the call got the turn. With MaxTries, each poll interval here counts as a try.
 func (a *acquisition) join(ctx context.Context) (granted bool) {
 	a.began, a.joined = time.Now(), true
 	k := a.key

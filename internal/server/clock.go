@@ -44,8 +44,7 @@ func (c *clock) forget(since time.Time) {
 	c.known = c.known && c.told > since.Sub(epoch)
 }
 
-// at translates t to µs on the server's clock. The result is never later than the truth, so the server refuses a command with
-// this deadline from t on at the latest.
+// at translates t to µs on the server's clock. From t on the server refuses a command with this deadline.
 func (c *clock) at(t time.Time) (us int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 )
 
 // A node answers by itself: it is a server, or one primary of a cluster. A node that hangs must not delay operations on
-// another node, so each has its own limits and its own runner. If a cluster does not tell us which node serves which
-// slot, each slot counts as a node.
+// another node, so each has its own limits and its own runner. If a cluster does not tell its slots, each counts as a node.
 type node struct {
 	others, extensions limits // extensions do not wait behind other operations
 	runner             runner

@@ -99,14 +99,15 @@ const (
 	noLua     = noScripts + "it has no Lua scripting" + needed + ": "
 )
 
-// permanent are the errors that waiting can't fix: codes, words in the text (in lower case), and plainer words, if there are
-// any. The first match counts.
+// permanent are the errors that waiting can't fix: codes, words in the text (in lower case), plainer words. The first counts.
 var permanent = []struct{ codes, words, plainer string }{
 	{"WRONGTYPE", "", wrongKind},
 	{"CROSSSLOT", "", wrongSlots},
 	{"NOAUTH WRONGPASS NOPERM NOPROTO DENIED", "", ""},
-	{"ERR", "unknown command 'eval", noLua},
-	{"ERR", "unknown command `eval", noLua},
+	{"ERR", "command 'eval", noLua}, // unknown, or not allowed
+	{"ERR", "command `eval", noLua},
+	{"ERR", "command eval not support", noLua},                // Alibaba Cloud
+	{"ERR", "bad lua script for redis cluster", noLua},        // the same: it wants each key as KEYS[n] in the text of the script
 	{"ERR", "could not find scripting engine", noLua},         // a Valkey 9 without its Lua
 	{"ERR", "command called from", lacking},                   // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no
@@ -149,7 +150,7 @@ func refusal(err error) (forever bool, plainer string) {
 	return false, ""
 }
 
-// explain finds plainer words for the error of a server that can't run our scripts, for these keys or at all. It hides secrets.
+// explain finds plainer words if a server can't run our scripts, at all or for these keys. It hides secrets.
 func explain(err error) error {
 	err = conn.Mask(err)
 	var said redis.Error

@@ -72,7 +72,9 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 		"Redis 5.0 with lua-replicate-commands no, at redis.set_repl": {
 			"5.0.14", wrapped + "You can set the replication behavior only after turning on single commands replication with redis.replicate_commands().",
 		},
-		"Redis 2.4": {"2.4.18", "-ERR unknown command 'EVAL'"},
+		"Redis 2.4":                    {"2.4.18", "-ERR unknown command 'EVAL'"},
+		"a service that forbids EVAL":  {"5.0.14", "-ERR command eval not support for normal user"},
+		"a service that reads scripts": {"5.0.14", "-ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array"},
 		"Redis 7.0 without PTTL": {
 			"7.0.15", "-ERR Unknown Redis command called from script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:9.",
 		},

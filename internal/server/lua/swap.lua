@@ -1,5 +1,4 @@
--- Put another token in the place of an old one: to hand a lock over to another process, and to take it over there; after
--- head.lua, holder.lua and fence.lua.
+-- Put another token in the place of an old one, to hand a lock over or to take it over; after head, holder and fence.lua.
 --
 -- ARGV[12]  '1': the token lasts as long as the old one would have
 -- ARGV[13]  and those after it: the old token has to be one of these
