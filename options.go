@@ -226,7 +226,7 @@ func WithOwner(label string) Option { return func(c *config) { c.terms.Owner = l
 func WithTrace(t *Trace) Option { return func(c *config) { c.trace = t } }
 
 // WithLogger sets the logger for errors that no return value can carry, such as a server that can't be reached while Lock
-// waits, that refuses a renewal, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
+// waits, or an Unlock whose lease was lost. The default is [slog.Default], looked up each time.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // WithNodeTimeout is for experts. It bounds every operation on a server, from the checkout of a connection to the last reply.

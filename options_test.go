@@ -425,32 +425,6 @@ func TestWhatNoReturnValueCarriesIsLogged(t *testing.T) {
 	pool.Set(nil)
 }
 
-func TestARenewalThatIsRefusedIsLoggedOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		refusing := redistest.NewBetween(pool)
-		log := newCounter()
-		client := newClient(t, refusing, redimutex.WithTTL(10*time.Second), redimutex.WithLogger(slog.New(log)))
-		locks := []*redimutex.Mutex{client.Mutex("a"), client.Mutex("b")}
-		for _, m := range locks {
-			m.Lock()
-		}
-		refusing.Set(func(redistest.Command) (any, error) {
-			return nil, redis.Error("NOPERM this user has no permissions to run the 'pexpire' command")
-		})
-		time.Sleep(9 * time.Second)
-		assert.Contains(t, log.text(), "can't renew")
-		assert.Contains(t, log.text(), "'pexpire'")
-		logged := log.records.Load()
-		assert.GreaterOrEqual(t, logged, int64(2*3))
-		assert.LessOrEqual(t, logged, int64(2*7))
-		refusing.Set(nil)
-		for _, m := range locks {
-			m.Unlock()
-		}
-	})
-}
-
 // A caller that meets a hanging server waits for it no longer than a person would, whatever the TTL is.
 func TestDefaultNodeTimeoutIsThreeSecondsAtMost(t *testing.T) {
 	t.Parallel()

@@ -125,22 +125,16 @@ func (o *observer) Tried(ctx context.Context, tries int, wait time.Duration, f *
 	}
 }
 
-// Unavailable logs why a call goes on waiting.
-func (o *observer) Unavailable(f *quorum.Failure) { o.warn("can't lock yet", f) }
-
-// warn logs what the servers answered, at most once a second for each key.
-func (o *observer) warn(what string, f *quorum.Failure) {
+// Unavailable logs why a call goes on waiting, at most once a second for each key.
+func (o *observer) Unavailable(f *quorum.Failure) {
 	l, warned := o.of, &o.of.client.warned
 	if _, found := warned.LoadOrStore(l.key, nil); !found {
 		time.AfterFunc(time.Second, func() { warned.Delete(l.key) })
-		l.Logger().Warn("redimutex: "+what, "key", l.key, "err", l.serversError(f))
+		l.Logger().Warn("redimutex: can't lock yet", "key", l.key, "err", l.serversError(f))
 	}
 }
 
 func (o *observer) Renewed(f *quorum.Failure) {
-	if f != nil && f.Kind == quorum.Refused { // time does not fix that, so the lease will be lost
-		o.warn("can't renew", f)
-	}
 	if !o.of.traced() {
 		return
 	}

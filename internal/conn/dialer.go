@@ -61,7 +61,7 @@ func (d *Dialer) connect(ctx context.Context) (redis.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, c.hangUp)
 	whole, err := redis.DialContext(context.WithoutCancel(ctx), d.network, d.address, append(d.opts,
-		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return network, nil }))...)
+		redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) { return calm{network}, nil }))...)
 	if err != nil {
 		stop()
 		return nil, err
@@ -126,3 +126,8 @@ var (
 
 // code returns the address of a function's instructions, or 0 for nil.
 func code(f any) uintptr { return reflect.ValueOf(f).Pointer() }
+
+// calm is a network connection whose Close does not panic: redigo calls Close with its mutex locked.
+type calm struct{ net.Conn }
+
+func (c calm) Close() error { return Calm(c.Conn.Close) }

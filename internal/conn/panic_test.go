@@ -82,6 +82,35 @@ func TestAnOperationThatPanicsGivesItsContextBack(t *testing.T) {
 	}
 }
 
+// A grumpy network connection panics at each Close.
+type grumpy struct{ net.Conn }
+
+func (c grumpy) Close() error {
+	c.Conn.Close()
+	panic("not now")
+}
+
+func TestANetworkConnectionWhoseClosePanicsKeepsNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{}
+		var theirs net.Conn
+		d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+			var ours net.Conn
+			ours, theirs = net.Pipe()
+			go p.serve(theirs)
+			return grumpy{ours}, nil
+		}))
+		c, err := d.DialContext(t.Context())
+		require.NoError(t, err)
+		theirs.Close()
+		for range 2 {
+			_, err = redis.DoContext(c, t.Context(), "PING")
+			assert.Error(t, err)
+		}
+		conn.Close(c, true)
+	})
+}
+
 func TestADialFunctionThatReturnsNothingGetsAnError(t *testing.T) {
 	d := conn.NewDialer("tcp", "host:1", redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
 		return nil, nil //nolint:nilnil // that is the point
