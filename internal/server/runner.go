@@ -13,7 +13,7 @@ type runner struct {
 
 	mu      sync.Mutex    // guards the fields below
 	pending []task        // in order of arrival, each claim once
-	backoff time.Duration // the pause after the last round trip; 0: the node has answered that
+	backoff time.Duration // the pause after the last round trip; 0: the node has answered, as far as we know
 	resumes time.Duration // when the pause is over, since epoch; in Close at once
 	wake    chan struct{} // gets a message when the tasks have changed; nil while there is no goroutine
 }
@@ -26,7 +26,7 @@ type task struct {
 
 const (
 	maxPending              = 16384         // bounds the memory that a dead node costs; a lock that is given up expires by itself
-	releaseBatch, lastBytes = 128, 12 << 10 // of one round trip; of more than 16 KiB a server that hangs in Close may lose the rest
+	releaseBatch, hungBytes = 128, 12 << 10 // of one round trip; of more than 16 KiB a server that hangs in Close may lose the rest
 	// The pause after a round trip that the node did not answer, or refused, grows from minBackoff to maxBackoff.
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = time.Second
@@ -50,6 +50,7 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 		w.wake = wake
 		all.Go(func() { w.run(wake) })
 	}
+	w.backoff = max(w.backoff, min(at-Monotonic(), minBackoff)) // a release that got no answer goes again after a pause
 	if p := w.find(c); p != nil {
 		p.at, p.until = at, until
 	} else {
@@ -92,8 +93,7 @@ func (w *runner) run(wake chan struct{}) {
 		if batch != nil {
 			answered := w.server.releaseAll(w.server.background, batch)
 			w.mu.Lock()
-			w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
-			if answered {
+			if w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff); answered {
 				w.backoff = 0
 			}
 			w.resumes = Monotonic() + w.backoff
@@ -123,7 +123,7 @@ func (w *runner) due() (batch []*Claim, wait time.Duration) {
 		switch {
 		case now > p.until:
 			defer p.claim.giveUp() // after the unlock
-		case w.resumes <= now && len(batch) < releaseBatch && (last && size < lastBytes || !last && p.at <= now):
+		case w.resumes <= now && len(batch) < releaseBatch && (last || p.at <= now) && (size < hungBytes || !last && w.backoff == 0):
 			for key := range p.claim.Keys { // the key and its siblings
 				size += 128 + (2+len(p.claim.Kind.keys))*(32+len(key))
 			}
