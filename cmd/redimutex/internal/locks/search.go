@@ -119,7 +119,7 @@ func (l *listing) look(ctx context.Context, keys []string) error {
 		if l.full() {
 			break
 		}
-		views, err := sight.LookAll(ctx, l.nodes, some, 0)
+		views, err := sight.LookAll(ctx, l.nodes, some, 0, servers.DialTimeout)
 		if err != nil {
 			return err
 		}

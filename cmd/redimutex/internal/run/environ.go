@@ -71,7 +71,7 @@ func (j *job) heldByAncestor(ctx context.Context) bool {
 	if len(around) == 0 {
 		return false
 	}
-	locks, err := sight.LookAll(ctx, j.servers, j.keys, 0)
+	locks, err := sight.LookAll(ctx, j.servers, j.keys, 0, servers.LookTimeout)
 	if err != nil {
 		return false
 	}

@@ -70,7 +70,7 @@ type Lock struct {
 
 // Look asks all servers at once about one lock and its first hundred waiters. It fails if no majority answers.
 func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
-	all, err := LookAll(ctx, nodes, []string{key}, 100)
+	all, err := LookAll(ctx, nodes, []string{key}, 100, servers.LookTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +78,12 @@ func Look(ctx context.Context, nodes servers.Set, key string) (*Lock, error) {
 }
 
 // LookAll looks at many locks, and at the given number of waiters of each. It fails if no majority of servers answers. An
-// error about one key is the Failure of its Lock. Once connections exist, it takes the time of one look.
-func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int) ([]*Lock, error) {
+// error about one key is the Failure of its Lock. Once connections exist, it takes the time of one look, timeout at most.
+func LookAll(ctx context.Context, nodes servers.Set, keys []string, waiters int, timeout time.Duration) ([]*Lock, error) {
 	views, failures := make([][]inspect.View, len(nodes)), make([]error, len(nodes))
 	var each sync.WaitGroup
 	for i, n := range nodes {
-		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, keys, waiters) })
+		each.Go(func() { views[i], failures[i] = LookAt(ctx, n, keys, waiters, timeout) })
 	}
 	each.Wait()
 	var errs []error
@@ -117,11 +117,11 @@ func Join(nodes servers.Set, keys []string, views [][]inspect.View, failures []e
 }
 
 // LookAt looks at locks on one server. Connecting may take longer than the look itself.
-func LookAt(ctx context.Context, n servers.Node, keys []string, waiters int) ([]inspect.View, error) {
+func LookAt(ctx context.Context, n servers.Node, keys []string, waiters int, timeout time.Duration) ([]inspect.View, error) {
 	if err := n.Dial(ctx); err != nil {
 		return nil, err
 	}
-	return inspect.Look(ctx, n.Server, keys, waiters, servers.LookTimeout)
+	return inspect.Look(ctx, n.Server, keys, waiters, timeout)
 }
 
 // take notes the view of one server.

@@ -87,7 +87,7 @@ func (p *poller) look(ctx context.Context, patience time.Duration) *survey {
 		asked++
 		round := p.rounds
 		go func() {
-			views, err := sight.LookAt(ctx, p.nodes[i], p.keys, 0)
+			views, err := sight.LookAt(ctx, p.nodes[i], p.keys, 0, servers.LookTimeout)
 			p.answers <- answer{i, round, time.Now(), views, err}
 		}()
 	}
