@@ -185,7 +185,7 @@ func (s *Server) Kill() {
 		s.mini.Close()
 		return
 	}
-	if s.guard == nil {
+	if s.guard == nil || s.guard.Process == nil { // it did not start, such as for want of file descriptors
 		return
 	}
 	s.leash.Close()
