@@ -182,7 +182,7 @@ func TestAPoolLogsInAndKeepsThePasswordToItself(t *testing.T) {
 }
 
 func TestAPoolSpeaksOverAUnixSocket(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
+	socket := redistest.Socket(t)
 	r := redistest.Real(t, "--unixsocket", socket, "--requirepass", secret)
 	p := openPool(t, "unix://:"+secret+"@"+socket+"?db=5")
 	info, err := redis.String(ask(p, "CLIENT", "LIST")) // there is no other client

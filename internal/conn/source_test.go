@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,13 +128,11 @@ func TestAPoolWithoutAFreeConnectionIsNotTakenForASilentServer(t *testing.T) {
 // itself a timeout.
 func TestAUnixSocketWithoutRoomIsNotTakenForASilentServer(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "r") // t.TempDir may be too long for a socket
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := dir + "/s"
+	socket := redistest.Socket(t)
 	server := redistest.Real(t, "--unixsocket", socket, "--tcp-backlog", "1")
 	server.Pause()
 	t.Cleanup(server.Resume)
+	var err error
 	for range 100 {
 		var c net.Conn
 		if c, err = net.Dial("unix", socket); err != nil {

@@ -3,6 +3,8 @@ package redistest
 import (
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -48,6 +50,21 @@ func claimAddr(t testing.TB) (string, *claim) {
 	}
 	t.Fatal("no free port in 100 tries")
 	return "", nil
+}
+
+// Socket returns the path for a unix socket. That of t.TempDir may be too long for one, and for what CLIENT INFO shows of it.
+func Socket(t testing.TB) string {
+	t.Helper()
+	parent := os.TempDir()
+	if len(parent) > 55 {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
 }
 
 // FreeAddr returns a loopback address that no server listens on, and that no other test gets before this one ends.

@@ -3,7 +3,6 @@ package goredis_test
 import (
 	"context"
 	"net"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func (p *static) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.U
 }
 
 func TestALockWorksOverTheServerOfAClient(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
+	socket := redistest.Socket(t)
 	s := guarded(t, "--unixsocket", socket)
 	front := redistest.NewTLSFront(t, s)
 	streaming := new(static)
