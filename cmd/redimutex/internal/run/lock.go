@@ -102,7 +102,7 @@ func (r *runner) try(ctx context.Context) error {
 		err = again
 		split := errors.Is(err, redimutex.ErrLocked) && r.once && len(r.servers) > 1 && tries < maxSplit
 		rest := rand.N(2*pause + 2*time.Since(tried)) // apart from the tries of the others
-		if !split && !errors.Is(err, redimutex.ErrUnavailable) || time.Since(began) > time.Second || !cli.Rest(ctx, rest) {
+		if !split && (!errors.Is(err, redimutex.ErrUnavailable) || time.Since(began) > time.Second) || !cli.Rest(ctx, rest) {
 			break
 		}
 	}
