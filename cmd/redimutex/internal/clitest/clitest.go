@@ -118,6 +118,16 @@ func Token(owner string) string {
 	return uuid.NewString() + server.OwnerMark + owner
 }
 
+// ListedDir returns a folder whose path may be in a list of URLs, which spaces and commas divide.
+func ListedDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if strings.ContainsAny(dir, " ,") {
+		t.Skip("the folder for temporary files has a space or a comma in its path")
+	}
+	return dir
+}
+
 // FromJSON reads the JSON that a verb has printed.
 func FromJSON[T any](t *testing.T, text string) (v T) {
 	t.Helper()

@@ -37,7 +37,7 @@ func SitDown(t *testing.T, s *redistest.Server, flags, line string) *Typist {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "line")
 	line = strings.ReplaceAll(line, "RUN", `"PROGRAM" run `+flags+" job --")
-	y := terminal(t, s, "exec bash -m "+file)
+	y := terminal(t, s, "exec bash -m '"+file+"'")
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(line, "PROGRAM", y.program)), 0o600))
 	y.sit()
 	y.Says("ready")

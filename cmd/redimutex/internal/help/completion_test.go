@@ -64,7 +64,7 @@ func TestEveryCommandIsCompletedAndCompletes(t *testing.T) {
 
 func TestCompletionKnowsWhatCanStandWhere(t *testing.T) {
 	t.Setenv(servers.EnvURL, "redis://127.0.0.1:1") // no server answers there
-	dir := t.TempDir()
+	dir := clitest.ListedDir(t)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "urls"), nil, 0o600))
 	for line, want := range map[string]struct {

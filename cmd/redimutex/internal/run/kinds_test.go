@@ -90,7 +90,7 @@ func TestQueuedCommandsRunInOrderOfArrival(t *testing.T) {
 	holder := begun(t, s, lingering, "-queue", "job")
 	var line []*clitest.Process
 	for i := range 4 {
-		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, order)))
+		line = append(line, clitest.Launch(t, s, "run", "-queue", "-ttl", "60", "job", "--", "sh", "-c", fmt.Sprintf("echo %d >>%q", i, order)))
 		locktest.WaitQueued(t, s, "job", i+1)
 	}
 	holder.Signal(15)

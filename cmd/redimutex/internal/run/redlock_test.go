@@ -86,7 +86,7 @@ func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
 	t.Parallel()
 	all, flags := clitest.Three(t)
 	gate := filepath.Join(t.TempDir(), "gate")
-	script := fmt.Sprintf(`echo "[$REDIMUTEX_FENCE]"; echo ready; until test -e %s; do sleep 0.02; done; %q run outer -- echo ran`, gate, clitest.Self(t))
+	script := fmt.Sprintf(`echo "[$REDIMUTEX_FENCE]"; echo ready; until test -e %q; do sleep 0.02; done; %q run outer -- echo ran`, gate, clitest.Self(t))
 	p := begun(t, nil, script, append(flags, "outer")...)
 	fence := fmt.Sprintf("fence %d", p.Prints(1)[0])
 	var sure, other []*redistest.Server // of the three two or all have the fence as their counter

@@ -28,7 +28,7 @@ func TestOneCommandAtATimeRuns(t *testing.T) {
 	counter := filepath.Join(t.TempDir(), "counter")
 	require.NoError(t, os.WriteFile(counter, []byte("0\n"), 0o600))
 	// Two of these that run together lose updates in the gap between reading and writing.
-	script := fmt.Sprintf(`read n <%[1]s; sleep 0.01; echo $((n+1)) >%[1]s`, counter)
+	script := fmt.Sprintf(`read n <%[1]q; sleep 0.01; echo $((n+1)) >%[1]q`, counter)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

@@ -29,7 +29,7 @@ func TestPasswordShowsUpNowhere(t *testing.T) {
 	s := redistest.Start(t)
 	s.SetUser("someone", "on", ">"+password, "~*", "&*", "+@all")
 	url := "redis://someone:" + password + "@" + s.Addr()
-	file := filepath.Join(t.TempDir(), "url")
+	file := filepath.Join(clitest.ListedDir(t), "url")
 	require.NoError(t, os.WriteFile(file, []byte("# the server\n"+url+"\n"), 0o600))
 	for name, c := range map[string]struct {
 		flags []string
@@ -81,7 +81,7 @@ func proc(t *testing.T, pid int, name string) string {
 
 func TestCommandGetsTheServersThatWeUse(t *testing.T) {
 	s, other := redistest.Start(t), redistest.Start(t)
-	dir := t.TempDir()
+	dir := clitest.ListedDir(t)
 	dir, err := filepath.EvalSymlinks(dir)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "urls"), []byte(s.URL()), 0o600))

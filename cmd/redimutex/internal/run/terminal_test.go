@@ -67,7 +67,7 @@ func TestCommandThatIsStoppedForTooLongDoesNotRunOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	gate := filepath.Join(t.TempDir(), "gate")
-	y := clitest.SitDown(t, s, "-ttl 3", `RUN sh -c 'echo ready; read x; echo ran on'; echo "stopped $?"; until test -e `+gate+`; do sleep 0.05; done; fg; echo "status $?"`)
+	y := clitest.SitDown(t, s, "-ttl 3", `RUN sh -c 'echo ready; read x; echo ran on'; echo "stopped $?"; until test -e "`+gate+`"; do sleep 0.05; done; fg; echo "status $?"`)
 	y.Type(clitest.CtrlZ)
 	y.Says("stopped 1")
 	redistest.Wait(t, "the end of the TTL", func() bool { return s.Get("job") == "" })

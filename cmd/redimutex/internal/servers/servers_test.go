@@ -50,7 +50,7 @@ func FuzzNoPasswordInTheErrorOfAURL(f *testing.F) {
 }
 
 func TestServersComeFromTheFlagThenOurVariableThenTheApplications(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "urls")
+	file := filepath.Join(clitest.ListedDir(t), "urls")
 	require.NoError(t, os.WriteFile(file, []byte("\ufeff# three\nredis://f1\n\n redis://f2, redis://f3:7000\n"), 0o600))
 	for name, c := range map[string]struct {
 		flags        URLs

@@ -53,7 +53,7 @@ func TestWatchFollowsTheSizeOfTheTerminal(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("SET", "job", clitest.Token(strings.Repeat("x", 100)), "PX", 600000)
 	gate := filepath.Join(t.TempDir(), "gate")
-	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty cols 20; (until test -e `+gate+`; do sleep 0.05; done; stty cols 70 </dev/tty) & WATCH -interval 0.05 job'`)
+	y := clitest.Shell(t, s, "", xterm, `exec bash -c 'stty cols 20; (until test -e "`+gate+`"; do sleep 0.05; done; stty cols 70 </dev/tty) & WATCH -interval 0.05 job'`)
 	y.Says("x...")
 	assert.NotContains(t, y.Out(), strings.Repeat("x", 30))
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
