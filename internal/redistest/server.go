@@ -93,6 +93,7 @@ func (s *Server) launch(node bool) {
 		s.Kill()
 		s.claim.release()
 	})
+	var err error
 	for range 10 { // a program that is no test may take the port before the start
 		s.claim.release()
 		s.addr, s.claim = claimAddr(s.t)
@@ -104,11 +105,11 @@ func (s *Server) launch(node bool) {
 				continue
 			}
 		}
-		if s.start() == nil {
+		if err = s.start(); err == nil {
 			return
 		}
 	}
-	s.t.Fatal("no server came up in 10 tries")
+	s.t.Fatalf("no server came up in 10 tries: %v", err)
 }
 
 func (s *Server) start() error {
