@@ -267,9 +267,9 @@ func TestNoMoreThanTheLimitAreEverIn(t *testing.T) {
 func TestAPermitIsRenewedAndThatOfACrashedHolderComesBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	crashed := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithoutRenewal())
-	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(time.Second))
+	living := newSemaphore(t, s, 2, redimutex.WithTTL(ttl), redimutex.WithNodeTimeout(2*time.Second))
 	dead, err := crashed.Acquire(t.Context())
 	require.NoError(t, err)
 	alive, err := living.Acquire(t.Context())
