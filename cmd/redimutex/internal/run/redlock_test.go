@@ -89,6 +89,9 @@ func TestNestedRunsAndFencesOfSeveralServersAreKnown(t *testing.T) {
 	script := fmt.Sprintf(`echo "[$REDIMUTEX_FENCE]"; echo ready; until test -e %q; do sleep 0.02; done; %q run outer -- echo ran`, gate, clitest.Self(t))
 	p := begun(t, nil, script, append(flags, "outer")...)
 	fence := fmt.Sprintf("fence %d", p.Prints(1)[0])
+	redistest.Wait(t, "a server that was slow for a moment has the lock too", func() bool {
+		return !slices.ContainsFunc(all, func(s *redistest.Server) bool { return !s.Exists("outer") })
+	})
 	var sure, other []*redistest.Server // of the three two or all have the fence as their counter
 	for _, s := range all {
 		if "fence "+s.Get(server.FenceKey("outer")) == fence {
