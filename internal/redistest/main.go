@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"runtime"
@@ -41,6 +42,7 @@ func Main(m *testing.M, roles ...Role) {
 	}
 	together()
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil))) // retries log, and that is no news here
+	log.SetOutput(os.Stderr)                                        // SetDefault has changed it: an Example that calls log.Fatal would end without a word
 	code := m.Run()
 	if code == 0 {
 		if err := leftover(); err != nil {
