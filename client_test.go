@@ -3,6 +3,7 @@ package redimutex_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -92,7 +93,10 @@ func TestLockThatRacesWithCloseLeavesNoOrphan(t *testing.T) {
 		m := client.Mutex("k")
 		got := make(chan error)
 		go func() { got <- m.LockContext(context.Background(), 0) }()
-		go client.Close() //nolint:errcheck // it returns nil
+		go func() {
+			time.Sleep(rand.N(500 * time.Microsecond)) // at once, Close would be the first each time
+			client.Close()
+		}()
 		if err := <-got; err == nil {
 			assert.NoError(t, ignoreClosed(m.UnlockContext(t.Context())))
 		} else {
