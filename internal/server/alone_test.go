@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -348,6 +349,66 @@ func TestLaterReleasesShareARoundTripHoweverLongTheirKeysAre(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Zero(t, len(m.Keys())) //nolint:testifylint // they are long
 		assert.LessOrEqual(t, strings.Count(sources.take(), "EVAL"), 3)
+	})
+}
+
+// A measured connection notes the size of each pipeline. While the server hangs, it gets no reply.
+type measured struct {
+	redis.Conn
+	hangs *atomic.Bool
+	note  func(size int)
+	size  int
+}
+
+func (c *measured) Send(command string, args ...any) error {
+	for _, a := range args {
+		c.size += len(fmt.Sprint(a))
+	}
+	return c.Conn.Send(command, args...)
+}
+
+func (c *measured) DoWithTimeout(d time.Duration, command string, args ...any) (any, error) {
+	if command == "" {
+		c.note(c.size)
+		c.size = 0
+	}
+	if c.hangs.Load() {
+		time.Sleep(d)
+		return nil, os.ErrDeadlineExceeded
+	}
+	return redis.DoWithTimeout(c.Conn, d, command, args...)
+}
+
+func (c *measured) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+// When a server that hangs is back, it reads 16 KiB of what it was sent before Close, and loses the rest.
+func TestABatchOfReleasesIsSmallUntilTheServerHasAnswered(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, _ *server.Server) {
+		var hangs atomic.Bool
+		var most atomic.Int64
+		note := func(size int) { most.Store(max(most.Load(), int64(size))) } // the runner sends one batch at a time
+		s := open(t, getter(func() redis.Conn { return &measured{Conn: b.Get(), hangs: &hangs, note: note} }))
+		var all []*hold
+		for i := range 300 {
+			q := request(fmt.Sprintf("%0100d", i))
+			done(t, acquire(s, q))
+			all = append(all, q)
+		}
+		most.Store(0)
+		hangs.Store(true)
+		for _, q := range all {
+			releaseLater(s, q)
+		}
+		time.Sleep(3 * time.Second)
+		assert.Positive(t, most.Load())
+		assert.Less(t, most.Load(), int64(16<<10))
+		hangs.Store(false)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, m.Keys())
+		assert.Greater(t, most.Load(), int64(16<<10), "now the batches are large")
 	})
 }
 

@@ -13,7 +13,7 @@ type runner struct {
 
 	mu      sync.Mutex    // guards the fields below
 	pending []task        // in order of arrival, each claim once
-	backoff time.Duration // the pause after the last round trip; 0: the node has answered, as far as we know
+	backoff time.Duration // the pause after the last round trip; 0: the node has answered that
 	resumes time.Duration // when the pause is over, since epoch; in Close at once
 	wake    chan struct{} // gets a message when the tasks have changed; nil while there is no goroutine
 }
@@ -47,10 +47,9 @@ func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	}
 	if w.wake == nil {
 		wake := make(chan struct{}, 1)
-		w.wake = wake
+		w.wake, w.backoff = wake, max(w.backoff, minBackoff/2) // whether the node answers is not known yet
 		all.Go(func() { w.run(wake) })
 	}
-	w.backoff = max(w.backoff, min(at-Monotonic(), minBackoff)) // a release that got no answer goes again after a pause
 	if p := w.find(c); p != nil {
 		p.at, p.until = at, until
 	} else {
@@ -93,7 +92,8 @@ func (w *runner) run(wake chan struct{}) {
 		if batch != nil {
 			answered := w.server.releaseAll(w.server.background, batch)
 			w.mu.Lock()
-			if w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff); answered {
+			w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
+			if answered {
 				w.backoff = 0
 			}
 			w.resumes = Monotonic() + w.backoff
