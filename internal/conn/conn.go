@@ -32,7 +32,7 @@ type Conn struct {
 	// To register with a ctx costs more than the rest of an operation. But a ctx that ends while the registration is there
 	// starts a goroutine, which costs more still. So a registration ends with its operation, unless many operations in a row
 	// have had that ctx: then it stays until one has another.
-	recent  <-chan struct{} // the Done of the last ctx
+	recent  <-chan struct{} // the Done of the last ctx that has one
 	inARow  int             // how many operations have had it
 	unwatch func() bool     // ends the registration, or does nothing
 }
@@ -144,15 +144,17 @@ func (c *Conn) begin(ctx context.Context, owed bool) (bounded bool, err error) {
 		c.due = now.Add(deadline.Sub(now)) // on the monotonic clock, as the timer
 		c.arm(now)
 	}
-	if done := ctx.Done(); done != c.recent {
-		c.unwatch()
-		c.recent, c.inARow = done, 0
-	}
-	if c.inARow++; c.recent != nil && c.inARow <= steady {
-		if caller, ok := ctx.Value(Caller).(context.Context); ok {
-			ctx = caller
+	if done := ctx.Done(); done != nil {
+		if done != c.recent {
+			c.unwatch()
+			c.recent, c.inARow = done, 0
 		}
-		c.unwatch = context.AfterFunc(ctx, c.look)
+		if c.inARow++; c.inARow <= steady {
+			if caller, ok := ctx.Value(Caller).(context.Context); ok {
+				ctx = caller
+			}
+			c.unwatch = context.AfterFunc(ctx, c.look)
+		}
 	}
 	return bounded, nil
 }
@@ -184,8 +186,7 @@ func (c *Conn) finish(reply any, err error) (any, error) {
 }
 
 // look cuts the operation under way short if its time is over: goroutines that read or write return at once. Before that it
-// writes the Undo, if there is one to write: redigo allows a Send and a Flush beside a Receive. An operation that is about to
-// begin checks its ctx itself.
+// writes the Undo, if there is one to write: redigo allows a Send and a Flush beside a Receive. begin checks its ctx itself.
 func (c *Conn) look() {
 	c.mu.Lock()
 	now := time.Now()

@@ -340,6 +340,31 @@ func TestACallerThatLivesLongHoldsNoConnectionThatHasAnotherOrIsClosed(t *testin
 	})
 }
 
+func TestACancellationIsNoticedHoweverOftenItsContextWasUsedBefore(t *testing.T) {
+	for used := range 20 {
+		for _, between := range []int{0, 1, 3, 20} { // operations without a ctx that can end
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, (&peer{silentAt: "GET"}).dialer(redis.DialReadTimeout(time.Hour)))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				for range used {
+					_, err := c.DoContext(ctx, "PING")
+					require.NoError(t, err)
+					for range between {
+						_, err = c.DoContext(context.WithoutCancel(ctx), "PING")
+						require.NoError(t, err)
+					}
+				}
+				began := time.Now()
+				time.AfterFunc(time.Second, cancel)
+				_, err := c.DoContext(ctx, "GET", "k")
+				require.ErrorIs(t, err, context.Canceled, "%d, %d between", used, between)
+				require.Equal(t, time.Second, time.Since(began))
+			})
+		}
+	}
+}
+
 // Operations leave the timer of the connection running.
 func TestEachOperationEndsAtItsOwnDeadlineWhateverTheOneBeforeHad(t *testing.T) {
 	for name, before := range map[string][]time.Duration{
