@@ -3,7 +3,6 @@ package redimutex_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -88,15 +87,25 @@ func TestCloseEndsHoldsAndUnlockStillDeletesTheKey(t *testing.T) {
 func TestLockThatRacesWithCloseLeavesNoOrphan(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for range 60 {
-		client := redimutex.NewClient([]redimutex.Pool{s.Pool()}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
+	for i := range 60 {
+		sent := make(chan struct{})
+		pool := redistest.NewBetween(s.Pool())
+		pool.Set(func(command redistest.Command) (any, error) {
+			pool.Set(nil)
+			close(sent)
+			return command.Run()
+		})
+		client := redimutex.NewClient([]redimutex.Pool{pool}, redimutex.WithTTL(time.Hour), redimutex.WithNodeTimeout(20*time.Second))
 		m := client.Mutex("k")
-		got := make(chan error)
+		got := make(chan error, 1)
 		go func() { got <- m.LockContext(context.Background(), 0) }()
-		go func() {
-			time.Sleep(rand.N(500 * time.Microsecond)) // at once, Close would be the first each time
-			client.Close()
-		}()
+		switch i % 3 { // Close races with the call, with its try, or with its Unlock
+		case 1:
+			<-sent
+		case 2:
+			got <- <-got
+		}
+		go client.Close() //nolint:errcheck // it returns nil
 		if err := <-got; err == nil {
 			assert.NoError(t, ignoreClosed(m.UnlockContext(t.Context())))
 		} else {

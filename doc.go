@@ -30,7 +30,7 @@
 //   - [RWMutex]: many readers or one writer, and neither side starves. [Lease.Downgrade] turns a writer into a reader.
 //   - [Semaphore]: a limited number of holders. Each call names the limit, and each permit is a lease.
 //   - [Client.MutexAll]: one Mutex for several keys. It locks all or none, with one lease and one fence.
-//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold of a Mutex, and the lock is never free.
+//   - [Lease.HandOver] and [Mutex.TakeOver]: another process continues the hold, and the lock stays locked.
 //
 // RWMutex and Semaphore need a single server, because majorities can't count holders. A key is of one kind: a call for another
 // kind returns an error at once. But RWMutex and Mutex may share a key, and exclude each other.

@@ -30,8 +30,8 @@ type Conn struct {
 	undoing sync.WaitGroup // a look that cuts the operation short and writes its undo
 
 	// To register with a ctx costs more than the rest of an operation. But a ctx that ends while the registration is there
-	// starts a goroutine, which costs more still. So a registration ends with its operation, unless many operations in a row
-	// have had that ctx: then it stays until one has another.
+	// starts a goroutine, which mostly wakes a thread. So a registration ends with its operation, unless many operations in a
+	// row have had that ctx: then it stays until one has another.
 	recent  <-chan struct{} // the Done of the last ctx that has one
 	inARow  int             // how many operations have had it
 	unwatch func() bool     // ends the registration, or does nothing

@@ -45,7 +45,7 @@ func within(c redis.Conn, d time.Duration, command string, args ...any) (any, er
 }
 
 const (
-	// grace is how long past the deadline the read goes on: a busy machine writes the undo late, and on an open connection.
+	// grace is how long past the deadline the read goes on: a busy machine is late, and the undo needs an open connection.
 	grace = 100 * time.Millisecond
 	drain = 20 * time.Millisecond // how long to wait for a reply that should have arrived already
 )

@@ -26,21 +26,26 @@ func (c *panicky) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// panics dials a panicky connection.
+func panics(t *testing.T, p *peer) redis.Conn {
+	d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go p.serve(theirs)
+		return &panicky{Conn: ours}, nil
+	}))
+	c, err := d.DialContext(t.Context())
+	require.NoError(t, err)
+	return c
+}
+
 // An undo may be written on a goroutine of this package, where a panic would end the process.
 func TestAnUndoThatPanicsHarmsNobody(t *testing.T) {
 	for _, punctual := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &peer{silentAt: "SET"}
-			d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				go p.serve(theirs)
-				return &panicky{Conn: ours}, nil
-			}))
-			c, err := d.DialContext(t.Context())
-			require.NoError(t, err)
+			c := panics(t, &peer{silentAt: "SET"})
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), conn.Undo, []any{"UNDO"}), time.Second)
 			defer cancel()
-			_, err = (&conn.Source{Punctual: punctual}).Do(ctx, c, "SET", "k", "v")
+			_, err := (&conn.Source{Punctual: punctual}).Do(ctx, c, "SET", "k", "v")
 			assert.ErrorIs(t, conn.Plain(err), conn.ErrTimeout)
 			conn.Close(c, false)
 			synctest.Wait()
@@ -64,16 +69,9 @@ func (c *lentContext) Err() error {
 func TestAnOperationThatPanicsGivesItsContextBack(t *testing.T) {
 	for _, punctual := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &peer{}
-			d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				go p.serve(theirs)
-				return &panicky{Conn: ours}, nil
-			}))
-			c, err := d.DialContext(t.Context())
-			require.NoError(t, err)
+			c := panics(t, &peer{})
 			ctx := &lentContext{until: until{t.Context(), time.Now().Add(time.Second)}}
-			_, err = (&conn.Source{Punctual: punctual}).Do(ctx, c, "UNDO")
+			_, err := (&conn.Source{Punctual: punctual}).Do(ctx, c, "UNDO")
 			require.ErrorIs(t, err, conn.ErrPanicked)
 			ctx.back.Store(true)
 			time.Sleep(time.Minute)
