@@ -179,7 +179,7 @@ func (op *operation) failed(err error) error {
 	case code == "":
 		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
-	case noRoom(err):
+	case noRoom(err), code == "NOAUTH", strings.Contains(text, "in this context"): // full; after RESET; after SSUBSCRIBE
 		op.bad = true
 	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The connection itself may be good, so the pool would hand it out again and again.

@@ -145,6 +145,34 @@ func TestAPoolKeepsNoConnectionThatHasPanicked(t *testing.T) {
 	}
 }
 
+// Other code may leave a connection without its login (RESET) or subscribed (SSUBSCRIBE). The pool would hand it out again and
+// again, and each renewal over it would be refused.
+func TestAPoolKeepsNoConnectionOverWhichTheServerRefusesEveryCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Real(t, "--requirepass", "secret")
+	for name, spoil := range map[string]func(redis.Conn){
+		"without its login": func(redis.Conn) {},
+		"subscribed":        func(c redis.Conn) { _, _ = c.Do("AUTH", "secret"); _, _ = c.Do("SUBSCRIBE", "channel") },
+	} {
+		spoilt := false
+		pool := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
+			c, err := redis.Dial("tcp", s.Addr())
+			if err == nil && spoilt {
+				_, err = c.Do("AUTH", "secret")
+			} else if err == nil {
+				spoil(c)
+				spoilt = true
+			}
+			return c, err
+		}}
+		t.Cleanup(func() { pool.Close() })
+		m := newClient(t, pool, redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
+		require.Error(t, m.TryLockContext(t.Context()), name)
+		require.NoError(t, m.TryLockContext(t.Context()), name)
+		require.NoError(t, m.UnlockContext(t.Context()), name)
+	}
+}
+
 // A panickingReader is a network connection whose Read panics once, after panics was set.
 type panickingReader struct {
 	net.Conn
