@@ -57,6 +57,7 @@ func TestDoTellsALossByContextAndError(t *testing.T) {
 	wanted := errors.New("what f returned")
 	err := m.Do(t.Context(), func(ctx context.Context) error {
 		s.Do("DEL", "k")
+		assert.ErrorIs(t, m.Lease().Extend(ctx, time.Minute), redimutex.ErrLost)
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), redimutex.ErrLost)
 		assert.ErrorIs(t, ctx.Err(), context.Canceled)

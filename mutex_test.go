@@ -104,7 +104,7 @@ func TestEveryHoldHasAnUUIDOfItsOwn(t *testing.T) {
 func TestOwnersLabelIsInTheToken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := newMutex(t, s.Pool(), "k", redimutex.WithOwner("host-1 pid 7"))
+	m := newMutex(t, s.Pool(), "k", redimutex.WithOwner("host-1 pid 7"), redimutex.WithTTL(time.Minute))
 	m.Lock()
 	defer m.Unlock()
 	id, label, _ := strings.Cut(s.Get("k"), " ")

@@ -24,11 +24,12 @@ func Client(t testing.TB, pool redimutex.Pool, opts ...redimutex.Option) *redimu
 	return ClientOver(t, []redimutex.Pool{pool}, opts...)
 }
 
-// ClientOver returns a Client of several servers. It is closed at the end of the test. Its default TTL is a minute: with that
-// of the library, the node timeout would be half a second, which a busy machine may miss.
+// ClientOver returns a Client of several servers. It is closed at the end of the test. Its default TTL is ten minutes: with that
+// of the library, the node timeout would be half a second, which a busy machine may miss. It is longer than the patience of
+// redistest.Wait, so that a test that waits for a key to go does not take its expiry for a release.
 func ClientOver(t testing.TB, pools []redimutex.Pool, opts ...redimutex.Option) *redimutex.Client {
 	t.Helper()
-	c := redimutex.NewClient(pools, append([]redimutex.Option{redimutex.WithTTL(time.Minute)}, opts...)...)
+	c := redimutex.NewClient(pools, append([]redimutex.Option{redimutex.WithTTL(10 * time.Minute)}, opts...)...)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
