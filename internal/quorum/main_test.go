@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-const ttl = time.Minute
+const ttl = 10 * time.Minute
 
 // terms returns the terms of most tests. Their timeout is longer than a slow machine needs.
 func terms() *server.Terms {

@@ -101,7 +101,7 @@ func TestAnExtensionThatIsExecutedLateDoesNothing(t *testing.T) {
 		got := one(s, q)
 		failed(t, got)
 		require.ErrorContains(t, got.Err, "too late")
-		assert.LessOrEqual(t, m.TTL("k"), time.Minute)
+		assert.LessOrEqual(t, m.TTL("k"), 10*time.Minute)
 	})
 }
 

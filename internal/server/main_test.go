@@ -28,7 +28,7 @@ type hold struct {
 // request returns a hold on key with a new token. Its timeout is longer than a slow machine needs.
 func request(key string) *hold {
 	return &hold{
-		Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: time.Minute, Timeout: 10 * time.Second, Fence: server.NoFence},
+		Terms: server.Terms{Kind: server.Mutex, Want: "m", TTL: 10 * time.Minute, Timeout: 10 * time.Second, Fence: server.NoFence},
 		Key:   key, Token: uuid.NewString(),
 	}
 }

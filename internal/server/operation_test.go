@@ -326,6 +326,7 @@ func TestTriesOfRoundsThatAreOverCollectBehindReleasesOnlyWhereTheServerAnswers(
 			locks := make(map[string]*server.Claim)
 			for i := range 500 {
 				q := request(fmt.Sprint(i))
+				q.TTL = time.Minute // where the server is silent, the releases end with it
 				locks[q.Key] = q.claim(s)
 				done(t, locks[q.Key].Try(t.Context(), q.Try))
 			}
