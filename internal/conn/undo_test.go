@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -392,6 +394,17 @@ func TestEachOperationEndsAtItsOwnDeadlineWhateverTheOneBeforeHad(t *testing.T) 
 			})
 		}
 	}
+}
+
+func TestAClosedConnectionIsFreedBeforeItsLastDeadline(t *testing.T) {
+	t.Parallel()
+	dialled, err := conn.NewDialer("tcp", redistest.Start(t).Addr()).DialContext(t.Context())
+	require.NoError(t, err)
+	c := weak.Make(dialled.(*conn.Conn))
+	_, err = redis.DoContext(dialled, until{t.Context(), time.Now().Add(time.Hour)}, "PING")
+	require.NoError(t, err)
+	dialled.Close()
+	redistest.Wait(t, "no timer holds the connection", func() bool { runtime.GC(); return c.Value() == nil })
 }
 
 func TestACancellationBetweenOperationsDoesNoHarm(t *testing.T) {
