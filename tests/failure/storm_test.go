@@ -17,7 +17,7 @@ var (
 	queue  = redimutex.WithQueue()
 	reuse  = redimutex.WithLeaseReuse(5 * time.Millisecond)
 	fenced = redimutex.WithFencing()
-	ttl    = redimutex.WithTTL(time.Minute)
+	ttl    = redimutex.WithTTL(10 * time.Minute)
 	node   = redimutex.WithNodeTimeout(100 * time.Millisecond)
 )
 
