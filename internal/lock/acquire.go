@@ -118,11 +118,7 @@ func (a *acquisition) awaitTurn(ctx context.Context) state {
 	}
 	if !a.joined {
 		a.began = time.Now()
-	}
-	if a.stopped(ctx) {
-		return failed
-	}
-	if a.joined && a.inherit() {
+	} else if a.inherit() {
 		return a.won(0)
 	}
 	return trying
