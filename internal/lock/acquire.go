@@ -213,8 +213,8 @@ func (a *acquisition) ask(ctx context.Context) *quorum.Failure {
 
 // prepare makes the grants of the next try, for this call and for the group behind it in line. It fills in t.
 func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
-	if a.grant == nil {
-		a.replace()
+	if a.grant == nil { // the first try, and no earlier call has left a bid
+		a.grant = a.key.newGrant(&a.Call)
 	}
 	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
 		a.newTicket()
