@@ -126,13 +126,13 @@ func (op *operation) attempt() error {
 	return op.scripts()
 }
 
-// follow connects to the server of the key, if err says that this is another one now, and reports whether it has. n: how often
-// the command was sent before. The server has refused the command, so it is safe to repeat it. The first command of a process
-// mostly gets MOVED. After the refusal of a replica the operation dials if it can, because the pool may have many connections
-// to the replica. It does so only in the first half of its time; later the caller gets err. ASK is left to the next try: the
-// connection can't be told to go where it points.
+// follow connects to the server of the key, if the error says that this is another one now, and reports whether it has. n: how
+// often the command was sent before. The server has refused the command, so it is safe to repeat it. The first command of a
+// process mostly gets MOVED. After the refusal of a replica the operation dials if it can, because the pool may have many
+// connections to the replica. It does so only in the first half of its time; later the caller gets err. ASK is left to the
+// next try: the connection can't be told to go where it points.
 func (op *operation) follow(err error, n int) bool {
-	if err == nil || op.verb != release && op.state.Load() == abandoned {
+	if op.verb != release && op.state.Load() == abandoned {
 		return false
 	}
 	for i := range op.requests {

@@ -78,7 +78,7 @@ func (op *operation) commands(cmds [][]any) ([]any, error) {
 	replies := make([]any, len(cmds))
 	for i, c := range cmds { // only a command that is sent alone is repeated on another node
 		reply, err := op.command(c[0].(string), c[1:]...)
-		for n := 0; op.follow(err, n); n++ {
+		for n := 0; err != nil && op.follow(err, n); n++ {
 			reply, err = op.command(c[0].(string), c[1:]...)
 		}
 		if code, _ := said(err); code != "" {

@@ -75,15 +75,15 @@ func (op *operation) set() error {
 	raw, err := op.command("SET", op.args.plain(&r.claim.Lock)...)
 	op.undoes = false
 	switch {
-	case err == nil && raw != any("OK"), coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), op.follow(err, 0):
+	case err == nil && raw == any("OK"):
+		op.tell(r, Reply{Verdict: Done, Sent: op.sent})
+		r.unconfirmed = r.claim.Replicas.N > 0
+		op.confirm(nil)
+		return nil
+	case err == nil, coded(err, "NOREPLICAS"), errors.Is(err, conn.ErrNoSend), op.follow(err, 0):
 		return op.scripts()
-	case err != nil:
-		return err
 	}
-	op.tell(r, Reply{Verdict: Done, Sent: op.sent})
-	r.unconfirmed = r.claim.Replicas.N > 0
-	op.confirm(nil)
-	return nil
+	return err
 }
 
 // maxMoves is how often a command follows the answer that its slot is at another node. After a failover the nodes hear of it
@@ -100,9 +100,10 @@ func (op *operation) exchange(alone bool) (err error) {
 	for n := 0; len(op.todo) > 0; n++ {
 		if verbs[op.verb].timed {
 			op.deadline = op.due
-			if err := op.learnClocks(); op.follow(err, n) {
-				continue
-			} else if err != nil {
+			if err := op.learnClocks(); err != nil {
+				if op.follow(err, n) {
+					continue
+				}
 				return untried{err}
 			}
 		}
@@ -177,19 +178,22 @@ func (op *operation) send(n int, alone bool) error {
 			case coded(err, "NOSCRIPT"): // a SCRIPT FLUSH came between two parts of the batch
 				r.again = n < maxMoves
 			case !coded(err, "MOVED"): // else it is sent alone later
-				op.take(r, raw, n, false)
+				op.take(r, raw, n)
 			}
 		}
-		moved := op.follow(demoted, n) // only now: follow has to know which of the others wait for replicas
+		moved := demoted != nil && op.follow(demoted, n) // only now: follow has to know which of the others wait for replicas
 		for _, r := range refused {
-			op.take(r, demoted, n, moved)
+			if r.again = moved; !moved {
+				op.take(r, demoted, n)
+			}
 		}
 		if errors.Is(err, conn.ErrNoSend) {
 			op.todo, err = op.todo[:0], nil
 		}
 		return err
 	}
-	s, args := op.lay(op.todo[0])
+	r := op.todo[0]
+	s, args := op.lay(r)
 	args[0] = s.hash
 	raw, err := op.command("EVALSHA", args...)
 	switch {
@@ -205,19 +209,22 @@ func (op *operation) send(n int, alone bool) error {
 		if code, _ := said(err); code == "" || noRoom(err) {
 			return err
 		}
+		if r.again = op.follow(err, n); r.again {
+			return nil
+		}
 		raw = err
 	}
-	op.take(op.todo[0], raw, n, op.follow(err, n))
+	op.take(r, raw, n)
 	return nil
 }
 
-// take takes in the reply to a script that was sent n times before. moved: the reply is an error that follow has followed.
-func (op *operation) take(r *request, raw any, n int, moved bool) {
+// take takes in the reply to a script that was sent n times before.
+func (op *operation) take(r *request, raw any, n int) {
 	reply := answer(raw, op.sent)
 	if reply.Now > 0 && !op.bad && op.state.Load() != abandoned { // else it may be the clock of a former server
 		op.server.nodes.at(r.claim.Key).clock.learn(reply.Now, op.sent, op.received)
 	}
-	r.again = moved || n == 0 && reply.Err == errLate && op.received.Before(op.due) //nolint:errorlint // as answer has it
+	r.again = n == 0 && reply.Err == errLate && op.received.Before(op.due) //nolint:errorlint // as answer has it
 	if r.again {
 		return
 	}
