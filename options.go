@@ -56,12 +56,27 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		o(&changed)
 	}
 	t := &changed.terms
+	t.Timeout = cmp.Or(changed.nodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
 	if t.Fence != server.NoFence {
 		t.Reuse = 0 // each hold has a fence of its own, from the servers
 	}
 	must(c.config == nil || changed.conns == base.conns,
 		"WithMultiplexing(%d): is an option of NewClient, whose Mutexes share the connections; give it there", changed.conns)
-	changed.check()
+	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
+	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
+	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be less than the TTL, which is %v", t.Timeout, t.TTL)
+	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
+		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
+	must(t.Replicas.Timeout < t.TTL-t.Timeout,
+		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
+		t.Replicas.Timeout, t.Timeout, t.TTL)
+	must(t.Reuse <= quorum.Validity(t.TTL)/2,
+		"WithLeaseReuse(%v): has to be less than half the TTL: %v at most for a TTL of %v", t.Reuse, quorum.Validity(t.TTL)/2, t.TTL)
+	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
+	must(changed.conns == 0 || t.Replicas.N == 0,
+		"WithMultiplexing(%d): not with WithReplicas, whose WAIT would keep all other commands waiting; use the connections of the pool for such locks", changed.conns)
+	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)
+	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 	must(!t.Queue || len(c.pools) == 1,
 		"WithQueue: a queue is kept by one server, and this Client has %d: leave it out, and waiters poll (WithPollInterval, WithBackoff)", len(c.pools))
 	must(!t.Guard || !slices.ContainsFunc(c.pools, func(p Pool) bool { return conn.Of(p).Cluster }),
@@ -76,26 +91,6 @@ func (c *Client) configured(base *config, opts []Option) *config {
 		changed.pause = func(int) time.Duration { return poll }
 	}
 	return &changed
-}
-
-func (c *config) check() {
-	t := &c.terms
-	must(t.TTL >= minTTL, "WithTTL(%v): a lease has to last %v at least", t.TTL, minTTL)
-	must(t.TTL <= maxTTL, "WithTTL(%v): a lease can last %v at most", t.TTL, maxTTL)
-	t.Timeout = cmp.Or(c.nodeTimeout, min(max(t.TTL/20, 50*time.Millisecond), t.TTL/2, server.MaxTimeout))
-	must(t.Timeout < t.TTL, "WithNodeTimeout(%v): has to be less than the TTL, which is %v", t.Timeout, t.TTL)
-	must(t.MaxHold == 0 || t.MinHold <= t.MaxHold,
-		"WithMinHold(%v): has to be at most WithMaxHold, which is %v", t.MinHold, t.MaxHold)
-	must(t.Replicas.Timeout < t.TTL-t.Timeout,
-		"WithReplicas: its timeout, %v, and the node timeout, %v, together have to be less than the TTL, which is %v",
-		t.Replicas.Timeout, t.Timeout, t.TTL)
-	must(t.Reuse <= quorum.Validity(t.TTL)/2,
-		"WithLeaseReuse(%v): has to be less than half the TTL: %v at most for a TTL of %v", t.Reuse, quorum.Validity(t.TTL)/2, t.TTL)
-	must(t.Reuse == 0 || t.MinHold == 0, "WithLeaseReuse and WithMinHold contradict each other: a lock is either kept or left to expire")
-	must(c.conns == 0 || t.Replicas.N == 0,
-		"WithMultiplexing(%d): not with WithReplicas, whose WAIT would keep all other commands waiting; use the connections of the pool for such locks", c.conns)
-	must(len(t.Owner) <= maxOwner, "WithOwner: the label has %d bytes, %d are allowed", len(t.Owner), maxOwner)
-	must(!strings.ContainsFunc(t.Owner, unicode.IsControl), "WithOwner(%q): the label has a control character", t.Owner)
 }
 
 func (c *config) of(kind *server.Kind) *config {
