@@ -216,7 +216,7 @@ func (a *acquisition) prepare(t *server.Try) (group []*Grant) {
 	if a.grant == nil { // the first try, and no earlier call has left a bid
 		a.grant = a.key.newGrant(&a.Call)
 	}
-	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub().Listening() {
+	if a.Terms.Queue && !a.Once && a.ticket == nil && a.engine.hub.Listening() {
 		a.newTicket()
 	}
 	n := a.behind()

@@ -24,7 +24,7 @@ type Engine struct {
 	servers   []*server.Server
 	quorum    *quorum.Quorum
 	keeper    *keepalive.Keeper
-	hub       func() *wakeup.Hub // made on first use
+	hub       *wakeup.Hub
 	closing   context.Context
 	close     context.CancelFunc // ends closing, under mu
 	reuses    atomic.Bool        // set once there was a grant that may be parked
@@ -62,7 +62,7 @@ func New(pools []server.Pool) *Engine {
 	}
 	e.quorum = quorum.New(e.servers)
 	e.keeper = keepalive.New(e.renew)
-	e.hub = sync.OnceValue(func() *wakeup.Hub { return wakeup.NewHub(e.closing, e.servers[0]) })
+	e.hub = wakeup.NewHub(e.closing, e.servers[0])
 	return e
 }
 
@@ -105,7 +105,7 @@ func (e *Engine) Close(d time.Duration) {
 	var closing sync.WaitGroup
 	e.keeper.Close()
 	e.quorum.Wait(time.Until(end)) // a release that is under way and fails is tried again when the servers close
-	closing.Go(func() { e.hub().Wait(d) })
+	closing.Go(func() { e.hub.Wait(d) })
 	e.quorum.Close(d)
 	closing.Wait()
 }

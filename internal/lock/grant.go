@@ -44,7 +44,7 @@ func (k *Key) newGrant(c *Call) *Grant {
 		extras = &server.Extras{More: c.More}
 	}
 	if waits {
-		extras.Channel, extras.HandOff = k.engine.hub().Channel(), handOff(c.Terms, k.engine.servers[0].RTT())
+		extras.Channel, extras.HandOff = k.engine.hub.Channel(), handOff(c.Terms, k.engine.servers[0].RTT())
 	}
 	k.engine.quorum.Claim(&g.votes, server.Lock{Terms: c.Terms, Key: c.Key, Token: c.Terms.Token(), Extras: extras})
 	return g

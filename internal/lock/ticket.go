@@ -41,13 +41,13 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 
 // newTicket registers a new ticket with the hub. The next try can queue it.
 func (a *acquisition) newTicket() {
-	l, hub := a.grant.votes.Spec(), a.engine.hub()
-	a.ticket = &ticket{waiter: hub.Join(l.Token, l.Key)}
+	l := a.grant.votes.Spec()
+	a.ticket = &ticket{waiter: a.engine.hub.Join(l.Token, l.Key)}
 }
 
 // present puts the ticket into a try. While the hub does not listen, the waiter can't be woken, so it is not queued.
 func (a *acquisition) present(t *server.Try) {
-	x, hub := a.ticket, a.engine.hub()
+	x, hub := a.ticket, a.engine.hub
 	x.shown = hub.Listening()
 	t.Polls = !x.shown
 	if x.shown {

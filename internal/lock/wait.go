@@ -62,7 +62,7 @@ func (a *acquisition) notWon(ctx context.Context, f *quorum.Failure) state {
 		// What the servers did with a try that was cut is unknown, and the next try must not rely on it. If a ticket got no answer,
 		// the server may know more of it than we do. If the ticket let its hand-off lapse, and its waiter could hear that it was
 		// called, its place is lost.
-		if f.Kind == quorum.Lapsed && a.ticket.drops == a.engine.hub().Drops() {
+		if f.Kind == quorum.Lapsed && a.ticket.drops == a.engine.hub.Drops() {
 			a.arrived = 0
 		}
 		a.replace()
@@ -155,7 +155,7 @@ func (a *acquisition) await(ctx context.Context, d time.Duration) state {
 // second at most: a waiter misses its turn while it is not in the queue.
 func (a *acquisition) untilLook() time.Duration {
 	f := a.key.failure.Load()
-	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub().Listening() {
+	if a.ticket == nil || f == nil || f.Kind != quorum.Contended || !a.engine.hub.Listening() {
 		return a.pause(1)
 	}
 	if !a.ticket.queued && a.MaxTries == 0 {
