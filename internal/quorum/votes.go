@@ -52,7 +52,8 @@ func (q *Quorum) Claim(v *Votes, l server.Lock) {
 		v.more = &more
 	}
 	for i, s := range q.servers {
-		s.Claim(v.claim(i), l)
+		c := v.claim(i)
+		c.Lock, c.Server = l, s
 	}
 }
 

@@ -42,8 +42,7 @@ func TestAReleaseIsInTheWayBeforeItIsSent(t *testing.T) {
 	cancel()
 	failed(t, v.Release(over, time.Now(), time.Time{}), quorum.Unavailable)
 	for _, s := range c.asked {
-		var next server.Claim
-		s.Claim(&next, lock("k", terms()))
+		next := server.Claim{Lock: lock("k", terms()), Server: s}
 		assert.ErrorContains(t, next.Try(over, server.Try{}).Err, "no answer to the release before")
 	}
 }

@@ -26,7 +26,7 @@ import (
 // given up, as if it were gone, when all that its token may have has expired, the runner is full, or the Client is closed.
 type Claim struct {
 	Lock
-	server *Server
+	Server *Server // never changed
 
 	mu         sync.Mutex // guards the fields below
 	state      state
@@ -57,9 +57,6 @@ const (
 	away                  // out of the next claim's way: a release was answered, and a second one if a try may be executed after the first
 	gone                  // the server has nothing of the token, or the claim was given up
 )
-
-// Claim makes c the claim of the new token of l.
-func (s *Server) Claim(c *Claim, l Lock) { c.Lock, c.server = l, s }
 
 // End makes sure that nothing more is sent for the claim but its release.
 func (c *Claim) End() {
@@ -121,7 +118,7 @@ var errEnded = errors.New("the lock has ended meanwhile") // the answer for a cl
 // Try tries once to take the lock, as soon as no release of an earlier claim of this process is in the way. It may be
 // repeated until the token is Spent. A repeat that finds its token on the server has the lock.
 func (c *Claim) Try(ctx context.Context, t Try) Reply {
-	s := c.server
+	s := c.Server
 	if t.Start.IsZero() {
 		t.Start = time.Now()
 	}

@@ -40,9 +40,7 @@ func (q *hold) lock() server.Lock {
 
 // claim returns a new claim of the token.
 func (q *hold) claim(s *server.Server) *server.Claim {
-	c := new(server.Claim)
-	s.Claim(c, q.lock())
-	return c
+	return &server.Claim{Lock: q.lock(), Server: s}
 }
 
 func replicas(d time.Duration) server.Replicas { return server.Replicas{N: 1, Timeout: d} }

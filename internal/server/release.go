@@ -27,7 +27,7 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing}
 	}
 	c.mu.Unlock()
-	return c.server.begin(ctx, release, c, start, 0).do()
+	return c.Server.begin(ctx, release, c, start, 0).do()
 }
 
 // releaseAll releases claims of one node in one round trip. It reports whether the node has answered, so that more may follow.
@@ -50,20 +50,20 @@ func (c *Claim) ReleaseLater(keep time.Time) { c.releaseLater(keep, false) }
 func (c *Claim) Drop() { c.releaseLater(time.Time{}, true) }
 
 func (c *Claim) releaseLater(keep time.Time, dropped bool) {
-	c.server.running.Enter() // Close waits for this: the runner gets the claim before it is closed
-	defer c.server.running.Leave()
+	c.Server.running.Enter() // Close waits for this: the runner gets the claim before it is closed
+	defer c.Server.running.Leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.letGo(keep, dropped && !c.Kind.Shows && !c.cut && (c.silent || c.tries > 0 && c.server.Silent(time.Now()) > 0)) {
+	if !c.letGo(keep, dropped && !c.Kind.Shows && !c.cut && (c.silent || c.tries > 0 && c.Server.Silent(time.Now()) > 0)) {
 		return
 	}
-	if !c.server.running.Closing() || !c.mayExist && c.running == 0 {
+	if !c.Server.running.Closing() || !c.mayExist && c.running == 0 {
 		c.settle()
 		return
 	}
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	c.server.releaseAll(context.Background(), []*Claim{c})
+	c.Server.releaseAll(context.Background(), []*Claim{c})
 }
 
 // StandInTheWay makes the next claims of c's keys wait for the release of c, which another goroutine may begin later.
@@ -71,7 +71,7 @@ func (c *Claim) StandInTheWay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state < away {
-		c.server.setInTheWay(c, true)
+		c.Server.setInTheWay(c, true)
 	}
 }
 
@@ -87,7 +87,7 @@ func (c *Claim) letGo(keep time.Time, passable bool) bool {
 		c.keep = keep.Sub(epoch)
 	}
 	if (c.mayExist || c.running > 0) && !passable && (!c.Kind.Shared || (c.registered || c.running > 0) && c.Kind.Shows) {
-		c.server.setInTheWay(c, true)
+		c.Server.setInTheWay(c, true)
 	}
 	return true
 }
@@ -100,7 +100,7 @@ func (c *Claim) settle() {
 	case !c.mayExist && c.running == 0:
 		c.advance(gone)
 	case c.releasing:
-		c.server.runner(c).expedite(c)
+		c.Server.runner(c).expedite(c)
 	case c.running > 0:
 		c.schedule(now + minBackoff/2) // if the runner refuses the claim, the end of the command settles it
 	case !c.schedule(now):
@@ -110,7 +110,7 @@ func (c *Claim) settle() {
 
 // schedule makes the runner release c at that time or later. It reports false if the runner refuses. The caller holds c.mu.
 func (c *Claim) schedule(at time.Duration) bool {
-	c.releasing = c.server.runner(c).add(c, at, max(c.until, c.keep))
+	c.releasing = c.Server.runner(c).add(c, at, max(c.until, c.keep))
 	return c.releasing
 }
 
@@ -138,7 +138,7 @@ func (c *Claim) answered(r *Reply) {
 	case r.Verdict != Failed, Permanent(r.Err): // if the server refuses, the next claim gets its words and need not wait
 		c.advance(away)
 	default:
-		c.server.unreleased.Store("; the last that failed: " + r.Err.Error())
+		c.Server.unreleased.Store("; the last that failed: " + r.Err.Error())
 	}
 	more := false
 	switch {
@@ -194,6 +194,6 @@ func (c *Claim) advance(to state) {
 	if was >= away {
 		return
 	}
-	c.server.setInTheWay(c, false)
+	c.Server.setInTheWay(c, false)
 	c.wake()
 }

@@ -21,9 +21,8 @@ func (t *trial) claim(f func(*server.Terms)) *server.Claim {
 	if f != nil {
 		f(terms)
 	}
-	c := new(server.Claim)
-	t.server.Claim(c, server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Extras: server.NoExtras})
-	return c
+	l := server.Lock{Terms: terms, Key: t.key, Token: uuid.NewString(), Extras: server.NoExtras}
+	return &server.Claim{Lock: l, Server: t.server}
 }
 
 // A step is a part of a trial. Each step asks the server something, and fails if the answer is not the one that it wants.

@@ -87,10 +87,9 @@ func (n Node) dialled(err error) error {
 func (n Node) Release(kind *server.Kind, key, token string, ttl time.Duration, queue bool) server.Reply {
 	s := server.New(n.Pool)
 	defer s.Close(0)
-	var c server.Claim
-	s.Claim(&c, server.Lock{Key: key, Token: token, Extras: server.NoExtras, Terms: &server.Terms{
+	c := server.Claim{Server: s, Lock: server.Lock{Key: key, Token: token, Extras: server.NoExtras, Terms: &server.Terms{
 		Kind: kind, Want: kind.Want, TTL: max(ttl, time.Second), Timeout: LookTimeout, Fence: server.NoFence, Queue: queue,
-	}})
+	}}}
 	c.Given()
 	return c.Release(context.Background(), time.Now(), time.Time{})
 }
