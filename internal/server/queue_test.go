@@ -3,6 +3,7 @@ package server_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -235,26 +236,32 @@ func TestALateReleaseLeavesTheMarkOfTheNextWaiterAlone(t *testing.T) {
 	assert.NotNil(t, r.Do("ZSCORE", entitled, "the mark"))
 }
 
-// The mark belongs to the process. By then it is that of the next reader: an extension has removed that of the first.
+// The mark belongs to the process. By then it is that of the next reader: the grant, or an extension after a hand-off, has
+// removed that of the first.
 func TestTheReleaseOfALostReaderLeavesTheMarkOfTheNext(t *testing.T) {
 	t.Parallel()
 	r, s := start(t)
-	reader := func() *hold {
-		q := queued("k")
-		q.Kind, q.Want, q.Extras.Channel, q.Try.Shows = server.Reader, "r", "redimutex:me", time.Minute
-		return q
+	for _, handed := range []bool{false, true} {
+		key := fmt.Sprint("handed ", handed)
+		reader := func() *hold {
+			q := queued(key)
+			q.Kind, q.Want, q.Extras.Channel, q.Try.Shows = server.Reader, "r", "redimutex:me", time.Minute
+			return q
+		}
+		first := reader()
+		c := held(t, s, first)
+		if handed {
+			c = foreign(s, first)
+			s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: c, TTL: first.TTL}}, func(_ int, got server.Reply) { done(t, got) })
+		}
+		readers, _, _, entitled := server.PhaseKeys(key)
+		r.Do("DEL", key, readers)
+		writer := queued(key)
+		writer.Kind, writer.Want = server.Writer, "w"
+		done(t, acquire(s, writer))
+		require.Equal(t, server.Held, acquire(s, reader()).Verdict)
+		require.True(t, r.Exists(entitled))
+		c.Release(t.Context(), time.Now(), time.Time{})
+		assert.True(t, r.Exists(entitled), key)
 	}
-	first := reader()
-	done(t, acquire(s, first))
-	handed := foreign(s, first)
-	s.Extend(t.Context(), time.Now(), []server.Extension{{Claim: handed, TTL: first.TTL}}, func(_ int, got server.Reply) { done(t, got) })
-	readers, _, _, entitled := server.PhaseKeys("k")
-	r.Do("DEL", "k", readers)
-	writer := queued("k")
-	writer.Kind, writer.Want = server.Writer, "w"
-	done(t, acquire(s, writer))
-	require.Equal(t, server.Held, acquire(s, reader()).Verdict)
-	require.True(t, r.Exists(entitled))
-	handed.Release(t.Context(), time.Now(), time.Time{})
-	assert.True(t, r.Exists(entitled))
 }
