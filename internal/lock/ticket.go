@@ -41,8 +41,7 @@ func handOff(t *server.Terms, rtt time.Duration) time.Duration {
 
 // newTicket registers a new ticket with the hub. The next try can queue it.
 func (a *acquisition) newTicket() {
-	l := a.grant.votes.Spec()
-	a.ticket = &ticket{waiter: a.engine.hub.Join(l.Token, l.Key)}
+	a.ticket = &ticket{waiter: a.engine.hub.Join(a.grant.Token(), a.Key)}
 }
 
 // present puts the ticket into a try. While the hub does not listen, the waiter can't be woken, so it is not queued.
