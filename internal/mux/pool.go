@@ -55,7 +55,7 @@ type slot struct {
 const (
 	maxDial   = 5 * time.Second
 	minRedial = 10 * time.Millisecond
-	maxRedial = 500 * time.Millisecond
+	maxRedial = 250 * time.Millisecond
 )
 
 // New returns a Pool that shares n connections, which it dials through source. It does not connect. A dial is given up after
@@ -162,8 +162,8 @@ func (p *Pool) dial(s *slot) {
 		s.took = time.Since(began)
 		s.link = newLink(p.ctx, p, c, false)
 	}
-	// Also after a success: a server that has too many clients hangs up at once. A renewal is repeated after a node timeout.
-	s.wait = min(max(2*s.wait, minRedial), maxRedial, p.bound)
+	// Also after a success: a server that has too many clients hangs up at once. A call has time to wait for the next dial.
+	s.wait = min(max(2*s.wait, minRedial), maxRedial, p.bound/2)
 	s.retry = time.Now().Add(s.wait)
 }
 
