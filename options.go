@@ -125,10 +125,10 @@ func WithMaxHold(d time.Duration) Option {
 
 // WithMinHold keeps the lock locked for at least d: after an earlier Unlock, the key expires d after the lock was acquired. It
 // is for jobs that must not run twice even if the clocks of their machines differ by almost d. The default is 0. The lock of a
-// crashed holder ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is from 1 ms to that of [WithMaxHold].
+// crashed holder ends with its TTL, even before d. It excludes [WithLeaseReuse]; d is 0, or 1 ms to that of [WithMaxHold].
 func WithMinHold(d time.Duration) Option {
-	return checked(d >= time.Millisecond && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
-		"WithMinHold(%v): has to be 1ms at least, and 100 years at most; leave it out for none", d)
+	return checked(d == 0 || d >= time.Millisecond && d <= maxTTL, func(c *config) { c.terms.MinHold = d },
+		"WithMinHold(%v): has to be 0, for none, or from 1ms to 100 years", d)
 }
 
 // WithoutRenewal makes the lease end when its TTL is over, even if the holder is not done. By default the lease is renewed

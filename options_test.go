@@ -38,8 +38,8 @@ func TestNonsensePanicsWithTheValueAndWhatIsAllowed(t *testing.T) {
 		"WithMaxAttempts(-3): has to be 1 at least":                                         with(redimutex.WithMaxAttempts(-3)),
 		"WithMaxHold(30ns): has to be 1ms at least":                                         with(redimutex.WithMaxHold(30)),
 		"WithMaxHold(-1ns): has to be 1ms at least":                                         with(redimutex.WithMaxHold(-1)),
-		"WithMinHold(5ns): has to be 1ms at least":                                          with(redimutex.WithMinHold(5)),
-		"WithMinHold(876001h0m0s): has to be 1ms at least, and 100 years at most":           with(redimutex.WithMinHold(876001 * time.Hour)),
+		"WithMinHold(5ns): has to be 0, for none, or from 1ms to 100 years":                 with(redimutex.WithMinHold(5)),
+		"WithMinHold(876001h0m0s): has to be 0, for none, or from 1ms to 100 years":         with(redimutex.WithMinHold(876001 * time.Hour)),
 		"WithMinHold(1m0s): has to be at most WithMaxHold, which is 1s":                     with(redimutex.WithMinHold(time.Minute), redimutex.WithMaxHold(time.Second)),
 		"WithOwner: the label has 257 bytes, 256 are allowed":                               with(redimutex.WithOwner(strings.Repeat("x", 257))),
 		`WithOwner("a\nb"): the label has a control character`:                              with(redimutex.WithOwner("a\nb")),
@@ -94,6 +94,15 @@ func TestAReuseThatFencingTurnsOffContradictsNothing(t *testing.T) {
 	m.Lock()
 	m.Unlock()
 	assert.Greater(t, s.PTTL("k"), 30*time.Second)
+}
+
+func TestALockMayHaveNoMinimumHoldWhereItsClientHasOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newClient(t, s.Pool(), redimutex.WithMinHold(time.Minute)).Mutex("k", redimutex.WithMinHold(0))
+	m.Lock()
+	m.Unlock()
+	assert.False(t, s.Exists("k"))
 }
 
 // The last errors of the servers are more useful than the news that all tries failed.
