@@ -96,6 +96,7 @@ const (
 	needed    = "; it has to be Redis 5.0, Valkey 7.2 or newer, with Lua scripting and its default lua-replicate-commands yes"
 	tooOld    = noScripts + "it is too old, or set to lua-replicate-commands no" + needed
 	lacking   = noScripts + "it is too old, or lacks a command that they call" + needed
+	noQueue   = "the server can't keep a queue, because its scripts lack redis.set_repl; leave WithQueue out, and waiters poll"
 	noLua     = noScripts + "it has no Lua scripting" + needed + ": "
 )
 
@@ -108,7 +109,9 @@ var permanent = []struct{ codes, words, plainer string }{
 	{"ERR", "command `eval", noLua},
 	{"ERR", "command eval not support", noLua},                // Alibaba Cloud
 	{"ERR", "bad lua script for redis cluster", noLua},        // the same: it wants each key as KEYS[n] in the text of the script
+	{"ERR", "lua scripting support disabled", noLua},          // Garnet
 	{"ERR", "could not find scripting engine", noLua},         // a Valkey 9 without its Lua
+	{"ERR", "has no redis.set_repl", noQueue},                 // acquire.lua: Dragonfly, Kvrocks
 	{"ERR", "command called from", lacking},                   // "Unknown Redis command", and of Valkey 8.0 "Unknown command"
 	{"ERR", "after non deterministic commands", tooOld},       // lua-replicate-commands no
 	{"ERR", "turning on single commands replication", tooOld}, // the same, at redis.set_repl

@@ -75,6 +75,7 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 		"Redis 2.4":                    {"2.4.18", "-ERR unknown command 'EVAL'"},
 		"a service that forbids EVAL":  {"5.0.14", "-ERR command eval not support for normal user"},
 		"a service that reads scripts": {"5.0.14", "-ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array"},
+		"Garnet without --lua":         {"7.4.3", "-ERR This instance has Lua scripting support disabled"},
 		"Redis 7.0 without PTTL": {
 			"7.0.15", "-ERR Unknown Redis command called from script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:9.",
 		},
@@ -106,6 +107,20 @@ func TestAServerThatIsTooOldIsRefusedInOneSentence(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAQueueIsRefusedWhereScriptsCannotKeepIt(t *testing.T) {
+	t.Parallel()
+	front := redistest.NewFront(t, redistest.Start(t))
+	front.On(func(command []string) (f redistest.Fate) {
+		if command[0] == "EVALSHA" {
+			f.Reply = "-ERR this server has no redis.set_repl\r\n"
+		}
+		return f
+	})
+	err := newClient(t, front.Pool(), redimutex.WithQueue()).Mutex("k").LockContext(t.Context(), 20*time.Second)
+	assert.ErrorContains(t, err, "leave WithQueue out")
+	assert.NotErrorIs(t, err, redimutex.ErrUnavailable, "it will not pass")
 }
 
 // A plain SET works on any server, so it must not be the first command that a server gets.

@@ -114,7 +114,7 @@ local function keep(token, ms, want, mark)
   if holder == token then
     entered(mark)
     if want == 'r' then
-      begin(token, math.max(ms, redis.call('PTTL', lock)))
+      begin(token, math.max(tonumber(ms), redis.call('PTTL', lock)))
     else
       raise(lock, ms)
     end

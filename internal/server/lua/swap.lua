@@ -26,7 +26,7 @@ local left = redis.call('PTTL', lock)
 if ARGV[12] == '1' and left >= 0 then
   ms = math.max(left, 1)
 elseif holder == token then
-  ms = math.max(ms, left)
+  ms = math.max(tonumber(ms), left)
 end
 redis.call('SET', lock, token, 'PX', ms)
 return {1, now, fence, ms}
