@@ -56,7 +56,7 @@ const (
 
 // The times of a goroutine's work.
 const (
-	lockLimit = lockTTL * 3 / 2       // for getting the lock; a killed holder takes less
+	lockLimit = lockTTL * 3           // for getting the lock on a busy machine; a killed holder takes less
 	thinkMin  = 20 * time.Millisecond // between reading and writing
 	thinkMax  = 30 * time.Millisecond
 	restMax   = 500 * time.Millisecond // between two updates

@@ -132,7 +132,7 @@ var checks = []check{
 	},
 	{
 		"cannot-lock", "Without this no lock can be taken, renewed or released.",
-		"Undo a rename-command of the command that it names; or grant the user what a lock needs, and give -key PREFIX if it may use certain keys only.",
+		"Undo a rename-command of the command that it names, unless the server or a proxy lacks that command: then it can't keep locks. Or grant the user what a lock needs, and give -key PREFIX if it may use certain keys only.",
 	},
 	{
 		"cannot-fence", "WithFencing, and redimutex run, fail on this server.",
@@ -140,7 +140,7 @@ var checks = []check{
 	},
 	{
 		"cannot-queue", "WithQueue does not keep the order on this server, or fails.",
-		"Grant the user the commands, keys and channels of the queue.",
+		"If its scripts lack redis.set_repl, leave WithQueue out. Otherwise grant the user the commands, keys and channels of the queue.",
 	},
 	{
 		"pubsub", "The next in the queue is woken by a message. Without messages waiters poll, and come after those who hear them.",

@@ -77,7 +77,11 @@ func (c *checkup) checkServer(n servers.Node) *nodeReport {
 		r.report("plaintext", levelWarning, "is reached without TLS, over a network")
 	}
 	r.ask()
-	if err := conn.Err(); err != nil { // it has ended
+	switch err := conn.Err(); {
+	case hungUp(err):
+		r.report("unreachable", levelError, "answers PING, and hangs up at INFO, CONFIG or TIME; is it a proxy that does not pass them on?")
+		return r
+	case err != nil: // it has ended
 		r.unreached(err)
 		return r
 	}
@@ -131,11 +135,17 @@ func (r *nodeReport) dial() (time.Duration, error) {
 
 // ask collects what the server says about itself. This user may be forbidden to ask.
 func (r *nodeReport) ask() {
-	if text, err := redis.String(r.do("INFO")); err == nil {
-		r.info = fields(text)
-		r.role = r.info["role"]
+	text, err := redis.String(r.do("INFO"))
+	info := fields(text)
+	if err == nil && info["redis_version"] != "" { // some servers and proxies answer with lines of their own
+		r.info, r.role = info, info["role"]
 	} else if reply, err := redis.Values(r.do("ROLE")); err == nil && len(reply) > 0 {
-		r.role, _ = redis.String(reply[0], nil)
+		if first, err := redis.Values(reply[0], nil); err == nil { // KeyDB: one answer for each primary of it
+			reply = first
+		}
+		if len(reply) > 0 {
+			r.role, _ = redis.String(reply[0], nil)
+		}
 	}
 	for _, name := range []string{"appendfsync", "save", "min-replicas-to-write", "lua-replicate-commands", "active-replica", "slowlog-log-slower-than"} {
 		pair, err := redis.Strings(r.do("CONFIG", "GET", name))

@@ -33,11 +33,13 @@ func diagnose(err error) (id, what string) {
 		return "refused", "refuses connections"
 	case errors.Is(servers.Shortened(err), servers.ErrSilent):
 		return "silent", "does not answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case hungUp(err):
 		return "unreachable", "closes the connection; does it want TLS (rediss://), or a certificate of its clients?"
 	}
 	return "unreachable", "can't be reached: " + servers.Shortened(err).Error()
 }
+
+func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 // refusal classifies the words of a server that does not let this user in.
 func refusal(words string) (id, what string) {

@@ -84,6 +84,40 @@ func TestDoctorTellsAnAnswerThatSaysNothingFromNone(t *testing.T) {
 	}
 }
 
+func TestDoctorTellsAProxyThatHangsUpFromAServerThatWantsTLS(t *testing.T) {
+	t.Parallel()
+	proxy := durable(t).Proxy()
+	caught := proxy.Catch("INFO")
+	go func() {
+		<-caught.Arrived()
+		proxy.Break()
+	}()
+	d := finds(t, exitUnusable, "unreachable", []string{proxy.URL()})
+	assert.Contains(t, the(t, d.Findings, "unreachable").What, "hangs up at INFO")
+}
+
+// Not every INFO is that of Redis. KeyDB answers ROLE with a list for each of its primaries.
+func TestDoctorAsksForTheRoleWhereInfoSaysNothing(t *testing.T) {
+	t.Parallel()
+	for role, id := range map[string]string{
+		"*1\r\n*1\r\n" + redistest.Bulk("active-replica"): "multi-master",
+		"*1\r\n" + redistest.Bulk("slave"):                "replica",
+	} {
+		front := redistest.NewFront(t, durable(t))
+		front.On(func(command []string) (f redistest.Fate) {
+			switch command[0] {
+			case "INFO":
+				f.Reply = redistest.Bulk("# Server\r\nrole:master\r\n")
+			case "ROLE":
+				f.Reply = role
+			}
+			return f
+		})
+		d := finds(t, exitUnusable, someFindings, []string{"redis://" + front.Addr()})
+		assert.Equal(t, levelError, the(t, d.Findings, id).Level)
+	}
+}
+
 // Seventy round trips take long.
 func TestDoctorHasTimeForAServerThatIsFarAway(t *testing.T) {
 	t.Parallel()
