@@ -127,6 +127,28 @@ func TestEndedContextLocksNothing(t *testing.T) {
 	assert.False(t, s.Exists("k"))
 }
 
+// A tardy is a ctx whose deadline has passed, while its timer is late.
+type tardy struct{ context.Context }
+
+func (tardy) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// On a busy machine timers are late.
+func TestACallThatBeginsAfterItsDeadlineAsksNoServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := newMutex(t, s.Pool(), "k", redimutex.WithTrace(&redimutex.Trace{Attempt: func(redimutex.Event) { t.Error("a try") }}))
+	for verb, f := range map[string]func(context.Context) error{
+		"TryLockContext": m.TryLockContext,
+		"LockContext":    func(ctx context.Context) error { return m.LockContext(ctx, 0) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		err := f(tardy{ctx})
+		cancel()
+		assert.ErrorIs(t, err, context.DeadlineExceeded, verb)
+		assert.NotErrorIs(t, err, redimutex.ErrUnavailable, verb)
+	}
+}
+
 // endsAt is a ctx whose deadline passes when it is looked at for the n-th time.
 type endsAt struct {
 	context.Context

@@ -93,7 +93,7 @@ func (a *acquisition) finish() {
 
 // awaitTurn waits for the turn among the goroutines of this process. Then it uses what an earlier call left: a grant or a bid.
 func (a *acquisition) awaitTurn(ctx context.Context) state {
-	if ctx.Err() != nil {
+	if conn.Over(ctx) {
 		return a.fail(&quorum.Failure{Kind: quorum.Ended})
 	}
 	if a.key = a.engine.ref(&a.Call); a.key == nil {

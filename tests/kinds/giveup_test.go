@@ -193,7 +193,8 @@ func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
 	redistest.Wait(t, "the releases alone", func() bool { return inUse() <= 2 })
 }
 
-// A hooked is a context that calls a function when its Err is called for the second time.
+// A hooked is a context that calls a function when its Err is called for the third time. The first two times are before its
+// call has the turn.
 type hooked struct {
 	context.Context
 	looks atomic.Int64
@@ -201,7 +202,7 @@ type hooked struct {
 }
 
 func (h *hooked) Err() error {
-	if h.looks.Add(1) == 2 {
+	if h.looks.Add(1) == 3 {
 		h.call()
 	}
 	return h.Context.Err()
