@@ -113,12 +113,13 @@ func (c *Conn) receive(bounded bool) (any, error) {
 }
 
 // ReceiveContext is Receive that ends with ctx, as DoContext does. There is no Undo.
-func (c *Conn) ReceiveContext(ctx context.Context) (any, error) {
+func (c *Conn) ReceiveContext(ctx context.Context) (reply any, err error) {
 	bounded, err := c.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	return c.finish(c.receive(bounded))
+	defer func() { reply, err = c.finish(reply, err) }()
+	return c.receive(bounded)
 }
 
 // begin makes all writes and reads from now on end with ctx, unless ctx has ended already. It reports whether ctx has a

@@ -80,6 +80,42 @@ func TestAnOperationThatPanicsGivesItsContextBack(t *testing.T) {
 	}
 }
 
+// The pool may hand out the connection again: redigo has not seen the panic.
+func TestAReceiveThatPanicsGivesItsContextBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(peer)
+		panics := false
+		d := p.dialer(redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go p.serve(theirs)
+			return &deafOnce{ours, &panics}, nil
+		}))
+		c := dial(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, c.Send("PING"))
+		panics = true
+		require.Panics(t, func() { _, _ = redis.ReceiveContext(c, ctx) })
+		cancel()
+		synctest.Wait()
+		_, err := c.Do("PING")
+		require.NoError(t, err, "the ctx of an earlier caller has cut this one")
+	})
+}
+
+// A deafOnce network connection panics at the next Read.
+type deafOnce struct {
+	net.Conn
+	panics *bool
+}
+
+func (c *deafOnce) Read(p []byte) (int, error) {
+	if *c.panics {
+		*c.panics = false
+		panic("not now")
+	}
+	return c.Conn.Read(p)
+}
+
 // A grumpy network connection panics at each Close.
 type grumpy struct{ net.Conn }
 
