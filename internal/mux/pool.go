@@ -126,7 +126,7 @@ func (p *Pool) pick() (up *link, changed <-chan struct{}, failure error) {
 		}
 		// Neither a failed dial nor one whose connection broke at once is repeated before s.retry.
 		if wait := time.Until(s.retry); !s.dialling && (s.failure == nil || wait <= 0) {
-			if wait < -s.wait { // the last connection has lived for a while, or none was needed
+			if s.failure == nil && wait < -s.wait { // the last connection has lived for a while
 				s.wait = 0
 			}
 			s.dialling = true
@@ -163,7 +163,7 @@ func (p *Pool) dial(s *slot) {
 		s.link = newLink(p.ctx, p, c, false)
 	}
 	// Also after a success: a server that has too many clients hangs up at once. A call has time to wait for the next dial.
-	s.wait = min(max(2*s.wait, minRedial), maxRedial, p.bound/2)
+	s.wait = max(min(2*s.wait, maxRedial, p.bound/2), minRedial)
 	s.retry = time.Now().Add(s.wait)
 }
 

@@ -98,23 +98,25 @@ func TestConnectionsThatBreakAtOnceAreDialledLessAndLessOften(t *testing.T) {
 
 func TestAFailedDialIsToldAtOnceAndNotRepeatedAllTheTime(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWire(t)
-		p := share(t, w.pool(), 1)
-		w.cut(true)
-		began := time.Now()
-		for time.Since(began) < 10*time.Second {
-			_, err := p.GetContext(t.Context())
-			require.ErrorIs(t, err, errDown)
-			time.Sleep(time.Millisecond)
-		}
-		dials := w.counted()
-		assert.Greater(t, dials, 10)
-		assert.Less(t, dials, 50)
-		w.cut(false)
-		time.Sleep(time.Second)
-		assert.True(t, works(p))
-	})
+	for _, pause := range []time.Duration{time.Millisecond, 30 * time.Millisecond} { // of many callers, and of one that polls
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire(t)
+			p := share(t, w.pool(), 1)
+			w.cut(true)
+			began := time.Now()
+			for time.Since(began) < 10*time.Second {
+				_, err := p.GetContext(t.Context())
+				require.ErrorIs(t, err, errDown)
+				time.Sleep(pause)
+			}
+			dials := w.counted()
+			assert.Greater(t, dials, 10)
+			assert.Less(t, dials, 50)
+			w.cut(false)
+			time.Sleep(time.Second)
+			assert.True(t, works(p))
+		})
+	}
 }
 
 // A renewal that fails is repeated about a node timeout later.
