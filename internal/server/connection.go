@@ -99,12 +99,12 @@ func (op *operation) goesOn(err error) bool {
 		}
 		return false
 	case op.fresh.Load():
-		return noRoom(err) || !timedOut(err) && (op.conn == nil || broken && op.urgent())
+		return turnedAway(err) || !timedOut(err) && (op.conn == nil || broken && op.urgent())
 	case broken && !timedOut(err):
 		return true
 	}
 	code, _ := said(err) // "": the connection may have broken although its Err is nil, as that of a RetryConn
-	useless := op.conn == nil || noRoom(err) || code == "" && !timedOut(err)
+	useless := op.conn == nil || turnedAway(err) || code == "" && !timedOut(err)
 	return useless && op.urgent() && source.Dial != nil
 }
 
@@ -172,15 +172,13 @@ func (op *operation) command(name string, args ...any) (any, error) {
 
 func (op *operation) failed(err error) error {
 	code, text := said(err)
+	op.bad = op.bad || turnedAway(err) || errors.Is(err, conn.ErrPanicked)
 	switch {
 	case errors.Is(err, conn.ErrNoSend):
 		op.server.oneByOne.Store(true)
 		return err
 	case code == "":
-		op.bad = op.bad || errors.Is(err, conn.ErrPanicked)
 		return conn.Plain(err)
-	case noRoom(err), code == "NOAUTH", strings.Contains(text, "in this context"): // full; after RESET; after SSUBSCRIBE
-		op.bad = true
 	case replicas(err), strings.Contains(text, "WAIT cannot be used with replica instances"):
 		// The connection itself may be good, so the pool would hand it out again and again.
 		op.bad = true
@@ -202,7 +200,7 @@ func (op *operation) pipeline(n int, lay func(i int) (string, []any)) ([]any, er
 	op.received = time.Now()
 	for i, reply := range replies {
 		if e, ok := reply.(error); ok {
-			if e = op.failed(e); noRoom(e) {
+			if e = op.failed(e); turnedAway(e) {
 				return nil, e
 			}
 			replies[i] = e

@@ -206,7 +206,7 @@ func (op *operation) send(n int, alone bool) error {
 		op.server.rtt.Store(old + (took-old)/8) // of two updates at the same time one may be lost
 	}
 	if err != nil {
-		if code, _ := said(err); code == "" || noRoom(err) {
+		if code, _ := said(err); code == "" || turnedAway(err) {
 			return err
 		}
 		if r.again = op.follow(err, n); r.again {

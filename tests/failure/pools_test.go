@@ -154,14 +154,15 @@ func TestAPoolKeepsNoConnectionOverWhichTheServerRefusesEveryCommand(t *testing.
 		"without its login": func(redis.Conn) {},
 		"subscribed":        func(c redis.Conn) { _, _ = c.Do("AUTH", "secret"); _, _ = c.Do("SUBSCRIBE", "channel") },
 	} {
-		spoilt := false
-		pool := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
+		const many = 20
+		spoils := 1
+		pool := &redis.Pool{MaxIdle: 2 * many, Dial: func() (redis.Conn, error) {
 			c, err := redis.Dial("tcp", s.Addr())
-			if err == nil && spoilt {
+			if err == nil && spoils == 0 {
 				_, err = c.Do("AUTH", "secret")
 			} else if err == nil {
 				spoil(c)
-				spoilt = true
+				spoils--
 			}
 			return c, err
 		}}
@@ -169,7 +170,16 @@ func TestAPoolKeepsNoConnectionOverWhichTheServerRefusesEveryCommand(t *testing.
 		m := newClient(t, pool, redimutex.WithNodeTimeout(5*time.Second)).Mutex(name)
 		require.Error(t, m.TryLockContext(t.Context()), name)
 		require.NoError(t, m.TryLockContext(t.Context()), name)
-		require.NoError(t, m.UnlockContext(t.Context()), name)
+
+		spoils = many
+		var idle []redis.Conn
+		for range many + 1 { // one is in the pool
+			idle = append(idle, pool.Get())
+		}
+		for _, c := range idle {
+			c.Close()
+		}
+		require.NoError(t, m.Lease().Extend(t.Context(), 10*time.Minute), "%s: a renewal goes on over a fresh connection", name)
 	}
 }
 
