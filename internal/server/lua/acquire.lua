@@ -15,7 +15,7 @@
 -- Atomic, so that nothing comes between looking at the lock and taking it, and a lock that becomes free is never taken past a
 -- waiter. A caller that finds the lock free serves the first waiter, so that no hand-off depends on the hand-off before.
 
-if queue and not pcall(redis.set_repl, redis.REPL_ALL) then -- see serve
+if queue and not redis.set_repl then -- see serve
   return redis.error_reply('ERR this server has no redis.set_repl')
 end
 local place = member
