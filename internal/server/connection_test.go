@@ -781,6 +781,23 @@ func TestATryThatHasTooLittleTimeLeftReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
+func TestATimeoutOfTheDialIsNotTheEndOfTheCallersTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, redistest.NewBetween(&redis.Pool{Dial: func() (redis.Conn, error) {
+			time.Sleep(20 * time.Millisecond)
+			return nil, os.ErrDeadlineExceeded
+		}}))
+		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Millisecond)
+		defer cancel()
+		q := request("k")
+		got := q.claim(s).Try(ctx, q.Try)
+		require.NoError(t, ctx.Err())
+		require.ErrorIs(t, got.Err, conn.ErrTimeout)
+		assert.NotErrorIs(t, got.Err, context.DeadlineExceeded)
+	})
+}
+
 // The next operation dials if a connection of the pool was silent, but not if the pool had no connection to give.
 func TestAnOperationThatWaitedForThePoolSaysNothingOfItsConnections(t *testing.T) {
 	t.Parallel()

@@ -271,7 +271,7 @@ func (op *operation) blame(r *Reply) {
 	}
 	if err := op.Err(); err != nil {
 		r.Err = err
-	} else if op.endsWithCaller {
+	} else if op.endsWithCaller && !time.Now().Before(op.end) { // before that, the connection had a timeout of its own
 		r.Err = context.DeadlineExceeded
 	}
 }
