@@ -39,7 +39,7 @@ type Claim struct {
 	silent     bool          // a try got no answer, and neither did any later try
 	cut        bool          // the last try is unanswered, because its caller's ctx had ended
 	overtook   bool          // a release was answered, but an unanswered try may be executed after it: another release follows
-	changed    chan struct{} // closed when no command is under way, or the claim is away; nil if no caller waits for that
+	changed    chan struct{} // closed when a command has ended, or the claim is away; nil if no caller waits for that
 
 	// Moments since epoch; 0: never.
 	until     time.Duration // everything that the token may have has expired by then
@@ -216,9 +216,7 @@ func (c *Claim) extended(r *Reply, unanswered bool, due time.Time) {
 // endCommand notes that a command has ended which beginCommand or Enter noted. The caller holds c.mu.
 func (c *Claim) endCommand() {
 	c.running--
-	if c.running == 0 {
-		c.wake()
-	}
+	c.wake()
 	if c.state >= released {
 		c.settle()
 	}

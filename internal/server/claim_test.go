@@ -399,7 +399,8 @@ func TestATokenIsNotTriedAgainWhileAPlainTryIsUnderWay(t *testing.T) {
 	assert.False(t, c.Spent(), "it was answered, and none was written")
 }
 
-func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
+// An extension that is executed after the release finds nothing. So the next holder need not wait for it.
+func TestAReleaseOvertakesAnExtensionAtOnceAndReturnsAfterIt(t *testing.T) {
 	t.Parallel()
 	for _, lasts := range []time.Duration{time.Second, time.Hour} {
 		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
@@ -409,6 +410,7 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 			go lengthen(s, c, q.TTL)
 			<-come
 			time.AfterFunc(min(lasts, time.Minute), func() { close(let) })
+			time.AfterFunc(time.Millisecond, func() { assert.False(t, m.Exists("k")) })
 			began := time.Now()
 			done(t, c.Release(t.Context(), began, time.Time{}))
 			assert.Equal(t, min(lasts, q.Timeout/2), time.Since(began))
@@ -417,6 +419,20 @@ func TestAReleaseOvertakesWhatHangsAfterHalfANodeTimeout(t *testing.T) {
 			assert.False(t, m.Exists("k"))
 		})
 	}
+}
+
+func TestAReleaseWaitsForTheConnectionOfAnExtension(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		pool.MaxActive = 1
+		s := open(t, pool)
+		c := held(t, s, request("k"))
+		user := pool.Get() // as an extension would have it
+		c.Enter()
+		time.AfterFunc(10*time.Millisecond, func() { user.Close(); c.Leave() })
+		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+	})
 }
 
 // The lock is released before this server has voted.
@@ -431,6 +447,11 @@ func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 		<-come
 		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
 		began := time.Now()
+		b.Set(func(command redistest.Command) (any, error) {
+			assert.Equal(t, q.Timeout/2, time.Since(began), "before, the release would have to be repeated")
+			b.Set(nil)
+			return command.Run()
+		})
 		c.Release(t.Context(), began, time.Time{})
 		assert.Equal(t, q.Timeout/2, time.Since(began))
 		time.Sleep(q.Timeout)
@@ -449,6 +470,7 @@ func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *te
 		<-come
 		began := time.Now()
 		time.AfterFunc(q.Timeout*3/4, func() { close(let) })
+		time.AfterFunc(time.Millisecond, func() { assert.Greater(t, m.TTL("k"), q.Timeout, "released before the extension") })
 		done(t, c.Release(t.Context(), began, began.Add(q.Timeout)))
 		require.LessOrEqual(t, m.TTL("k"), q.Timeout/2)
 		time.Sleep(q.Timeout)

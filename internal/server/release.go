@@ -9,10 +9,10 @@ import (
 
 // This file is the end of a Claim: from the call that releases it until it is gone.
 
-// Release releases the claim, and waits for the answer within its bound. If keep is not zero, the lock stays locked until
-// keep. A release without an answer goes on in the background. The reply is also Missing if nothing was sent that could have
-// taken the lock, or if the claim was released before. Release first waits for the commands under way, for half of its time at
-// most: otherwise they would be answered after it.
+// Release releases the claim, and waits for the answer within its bound. If keep is not zero, the lock stays locked until keep.
+// A release without an answer goes on in the background. The reply is also Missing if nothing was sent that could have taken the
+// lock, or if the claim was released before. First the tries under way have to end, because they could be executed after it. An
+// extension finds nothing then: it has to end before Release returns. Both waits end after half of the bound at the latest.
 func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 	c.mu.Lock()
 	if !c.letGo(keep, false) {
@@ -20,13 +20,15 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing}
 	}
 	c.releasing = true
-	c.await(ctx.Done(), start.Add(c.Timeout/2), func() bool { return c.running == 0 })
+	half, beside := start.Add(c.Timeout/2), keep.IsZero() && !c.Server.Source.Full() // there is a connection for both
+	c.await(ctx.Done(), half, func() bool { return c.running == 0 || beside && c.tries == 0 })
 	if !c.mayExist && c.running == 0 {
 		c.advance(gone)
 		c.mu.Unlock()
 		return Reply{Verdict: Missing}
 	}
 	c.mu.Unlock()
+	defer c.Quiet(ctx, half)
 	return c.Server.begin(ctx, release, c, start, 0).do()
 }
 

@@ -36,10 +36,10 @@ func Rows() []evidence.Row {
 var roundTrips = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 
 const (
-	work = 10 * time.Millisecond
-	near = 3   // clients without a round trip, where the cost of one far one is measured
-	goal = .95 // of the rate that they have without the far one
-	some = 4   // turns that each member has at least, however long that takes
+	work = 20 * time.Millisecond // longer than keepalive.Patience: a hand-off is extended meanwhile
+	near = 3                     // clients without a round trip, where the cost of one far one is measured
+	goal = .95                   // of the rate that they have without the far one
+	some = 4                     // turns that each member has at least, however long that takes
 )
 
 // A cost says what one far client costs the near ones.
