@@ -35,14 +35,14 @@ const (
 func (s *Server) runner(c *Claim) *runner { return &s.nodes.at(c.Key).node.runner }
 
 // add makes the runner release c at that time. A release of c that is pending already is rescheduled. It reports false if the
-// runner is full or closed, or if the claim has expired.
+// runner is full or closed.
 func (w *runner) add(c *Claim, at, until time.Duration) bool {
 	all := &w.server.runners
 	all.Enter() // either Close waits for this claim, or Closing is true below
 	defer all.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if all.Closing() || len(w.pending) >= maxPending || Monotonic() > until {
+	if all.Closing() || len(w.pending) >= maxPending {
 		return false
 	}
 	if w.wake == nil {
