@@ -16,7 +16,7 @@ import (
 func (r *nodeReport) checkFacts() {
 	r.checkClock()
 	if r.info == nil {
-		r.report("unchecked", levelWarning, "does not let this user call INFO, so eviction, persistence, version and replicas could not be looked at")
+		r.report("unchecked", levelWarning, "INFO tells nothing to this user, so eviction, persistence, version and replicas could not be looked at")
 	} else {
 		r.checkSoftware()
 		r.checkEviction()

@@ -168,7 +168,7 @@ var checks = []check{
 	},
 	{
 		"unchecked", "What we may not look at may be wrong.",
-		"Run this once as a user who may call INFO, CONFIG GET and SLOWLOG GET.",
+		"Run this once as a user who may call INFO, CONFIG GET and SLOWLOG GET, if the server has them.",
 	},
 	{
 		"same-server", "A majority of names for one server is one server: if it fails or forgets, all votes do.",

@@ -77,11 +77,7 @@ func (c *checkup) checkServer(n servers.Node) *nodeReport {
 		r.report("plaintext", levelWarning, "is reached without TLS, over a network")
 	}
 	r.ask()
-	switch err := conn.Err(); {
-	case hungUp(err):
-		r.report("unreachable", levelError, "answers PING, and hangs up at INFO, CONFIG or TIME; is it a proxy that does not pass them on?")
-		return r
-	case err != nil: // it has ended
+	if err := conn.Err(); err != nil { // it has ended
 		r.unreached(err)
 		return r
 	}

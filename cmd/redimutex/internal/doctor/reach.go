@@ -13,6 +13,9 @@ import (
 // unreached reports why there is no working connection.
 func (r *nodeReport) unreached(err error) {
 	id, what := diagnose(err)
+	if hungUp(err) && r.about.Ping > 0 {
+		what = "answers PING, and hangs up at another command; is it a proxy that does not pass all commands on?"
+	}
 	r.report(id, levelError, "%s", what)
 }
 
@@ -39,7 +42,9 @@ func diagnose(err error) (id, what string) {
 	return "unreachable", "can't be reached: " + servers.Shortened(err).Error()
 }
 
-func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
+}
 
 // refusal classifies the words of a server that does not let this user in.
 func refusal(words string) (id, what string) {
