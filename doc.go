@@ -60,8 +60,8 @@
 //
 // # Errors and what to do about them
 //
-//	ErrLocked                      another holder has it (LockedError: who, for how long):
-//	                               do something else, or try again later
+//	ErrLocked                      another holder, or a lost hold before its Unlock, has it
+//	                               (LockedError: who, for how long): try again later
 //	ErrLost                        stop; check what was written since the loss, or do it again
 //	                               under a new lock
 //	ErrUnavailable                 too few servers answered (a NodeError for each says why): try

@@ -10,7 +10,7 @@ import (
 // There is one error for each thing that a caller would do differently. Test for it with [errors.Is]. [errors.As] gets the
 // details: *[LockedError], *[LostError] and *[NodeError].
 var (
-	// ErrLocked says that another holder has the lock. [LockedError] says who, if that is known.
+	// ErrLocked says that another holder, or a lost hold that was not unlocked, has the lock. [LockedError] says who, if known.
 	ErrLocked = errors.New("locked by another holder")
 	// ErrLost says that the lease ended before Unlock: the work may have overlapped with another holder's. See [LostError].
 	ErrLost = errors.New("lease lost")

@@ -19,11 +19,11 @@ import (
 // A Pool can dial if it is a *redis.Pool or has a method Dial() (redis.Conn, error). A dialled connection replaces a broken
 // one. While the pool is full, dialled connections also serve renewals, and releases in the background. They do not count
 // against the pool's limit: there may be as many of them as that limit allows in the pool, and more for renewals and such
-// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones. Do("") of a
-// connection has to return all pending replies, as redigo's does.
+// releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones.
 //
-// Commands have the timeout of the operation (see [WithNodeTimeout]), not the one that the connection was dialled with. A
-// panic of the Pool, or of a connection that runs a command, becomes an error of the operation.
+// Nobody else may use a connection until its Close. As those of redigo, it returns a server's error as a [redis.Error] or an
+// error that wraps one, and all pending replies from Do(""). Its commands have the timeout of the operation, see
+// [WithNodeTimeout]. A panic of the Pool, or of a connection that runs a command, becomes an error of the operation.
 type Pool interface{ Get() redis.Conn }
 
 const (
