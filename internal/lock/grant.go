@@ -169,7 +169,7 @@ func lost(f *quorum.Failure) keepalive.Reason {
 // lose ends the grant if f says that the lock is lost, and reports whether f says so.
 func (g *Grant) lose(f *quorum.Failure) bool {
 	r := lost(f)
-	if r != keepalive.Alive {
+	if r != keepalive.Alive && !g.lease.Ended() {
 		g.lostKey.Store(int32(f.Which))
 		g.lease.End(r, time.Now())
 	}
