@@ -162,7 +162,7 @@ func (a *acquisition) untilLook() time.Duration {
 		return 0 // the waiter could not be woken at that answer, and can be now
 	}
 	// All waiters together look a few hundred times a second.
-	wait := min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook)+a.engine.servers[0].RTT(), maxLook)
+	wait := min(max(time.Duration(f.Waiting)*minLook/fewWait, minLook+a.engine.servers[0].RTT()), maxLook)
 	if f.Left > 0 {
 		wait = min(wait, f.Left+time.Millisecond)
 	}

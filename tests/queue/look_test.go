@@ -71,6 +71,28 @@ func TestTheMoreWaitTheLessOftenEachLooks(t *testing.T) {
 	})
 }
 
+// While a look is under way, a message is not enough: the answer of the look comes first.
+func TestAFarWaiterListensForARoundTripBetweenTwoLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rtt = 300 * time.Millisecond
+		t.Cleanup(func() { time.Sleep(rtt) }) // until the last command has ended
+		m, pool := redistest.Virtual(t)
+		require.NoError(t, m.Set(key, "a foreign client"))
+		far := redistest.NewBetween(pool)
+		far.Set(func(command redistest.Command) (any, error) {
+			time.Sleep(rtt)
+			return command.Run()
+		})
+		_, looks := looking(t, outside{far, pool}, redimutex.WithTTL(time.Minute))
+		for range 4 { // as above
+			<-looks
+		}
+		first, second := <-looks, <-looks
+		assert.InDelta(t, 2*rtt+75*time.Millisecond, second.Sub(first), float64(10*time.Millisecond))
+	})
+}
+
 // The last answer tells the waiter when the lock expires.
 func TestAWaiterLooksWhenTheLockExpiresHoweverManyWait(t *testing.T) {
 	t.Parallel()
