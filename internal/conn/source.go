@@ -122,11 +122,7 @@ func inside(pool Pool) (found *redis.Pool) {
 // Full reports whether all connections of the pool are in use. Then waiting for one says nothing about the server.
 func (s *Source) Full() bool {
 	p, ok := s.Pool.(*redis.Pool)
-	if !ok || p.MaxActive <= 0 {
-		return false
-	}
-	now := p.Stats()
-	return now.ActiveCount-now.IdleCount >= p.MaxActive // ActiveCount includes the idle ones
+	return ok && p.MaxActive > 0 && p.ActiveCount()-p.IdleCount() >= p.MaxActive // ActiveCount includes the idle ones
 }
 
 // Idle reports whether the pool says that it has an unused connection.

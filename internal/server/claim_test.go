@@ -403,7 +403,7 @@ func TestATokenIsNotTriedAgainWhileAPlainTryIsUnderWay(t *testing.T) {
 func TestAReleaseOvertakesAnExtensionAtOnceAndReturnsAfterIt(t *testing.T) {
 	t.Parallel()
 	for _, lasts := range []time.Duration{time.Second, time.Hour} {
-		virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+		virtualAndDials(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 			q := request("k")
 			c := held(t, s, q)
 			come, let := hang(b)
@@ -423,22 +423,27 @@ func TestAReleaseOvertakesAnExtensionAtOnceAndReturnsAfterIt(t *testing.T) {
 
 func TestAReleaseWaitsForTheConnectionOfAnExtension(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, pool := redistest.Virtual(t)
-		pool.MaxActive = 1
-		s := open(t, pool)
-		c := held(t, s, request("k"))
-		user := pool.Get() // as an extension would have it
-		c.Enter()
-		time.AfterFunc(10*time.Millisecond, func() { user.Close(); c.Leave() })
-		done(t, c.Release(t.Context(), time.Now(), time.Time{}))
-	})
+	for _, wrapped := range []bool{false, true} { // whether a wrapped pool is full is unknown
+		synctest.Test(t, func(t *testing.T) {
+			_, pool := redistest.Virtual(t)
+			pool.MaxActive = 1
+			s := open(t, pool)
+			if wrapped {
+				s = open(t, struct{ *redis.Pool }{pool})
+			}
+			c := held(t, s, request("k"))
+			user := pool.Get() // as an extension would have it
+			c.Enter()
+			time.AfterFunc(10*time.Millisecond, func() { user.Close(); c.Leave() })
+			done(t, c.Release(t.Context(), time.Now(), time.Time{}))
+		})
+	}
 }
 
 // The lock is released before this server has voted.
 func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+	virtualAndDials(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		done(t, acquire(s, request("other"))) // the clock and the script are known
 		q := request("k")
 		c := q.claim(s)
@@ -462,7 +467,7 @@ func TestAReleaseThatOvertakesATryIsRepeatedBehindIt(t *testing.T) {
 // The release makes the lock expire soon. The extension that it overtook would raise the expiry to the whole TTL again.
 func TestAReleaseThatKeepsTheLockIsRepeatedBehindAnExtensionThatItOvertook(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
+	virtualAndDials(t, func(t *testing.T, m *miniredis.Miniredis, b *redistest.Between, s *server.Server) {
 		q := request("k")
 		c := held(t, s, q)
 		come, let := hang(b)

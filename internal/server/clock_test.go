@@ -27,6 +27,23 @@ func virtual(t *testing.T, test func(*testing.T, *miniredis.Miniredis, *redistes
 	})
 }
 
+// virtualAndDials is virtual with a pool that can dial.
+func virtualAndDials(t *testing.T, test func(*testing.T, *miniredis.Miniredis, *redistest.Between, *server.Server)) {
+	synctest.Test(t, func(t *testing.T) {
+		m, pool := redistest.Virtual(t)
+		b := redistest.NewBetween(pool)
+		test(t, m, b, open(t, diallingBetween{b, pool}))
+		time.Sleep(5 * time.Minute)
+	})
+}
+
+type diallingBetween struct {
+	*redistest.Between
+	pool *redis.Pool
+}
+
+func (b diallingBetween) Dial() (redis.Conn, error) { return b.pool.Dial() }
+
 // A counter counts the commands that pass.
 type counter struct {
 	mu    sync.Mutex

@@ -20,7 +20,8 @@ func (c *Claim) Release(ctx context.Context, start, keep time.Time) Reply {
 		return Reply{Verdict: Missing}
 	}
 	c.releasing = true
-	half, beside := start.Add(c.Timeout/2), keep.IsZero() && !c.Server.Source.Full() // there is a connection for both
+	half, source := start.Add(c.Timeout/2), c.Server.Source
+	beside := keep.IsZero() && (source.Punctual || source.Dial != nil && !source.Cluster) && !source.Full() // a connection for both
 	c.await(ctx.Done(), half, func() bool { return c.running == 0 || beside && c.tries == 0 })
 	if !c.mayExist && c.running == 0 {
 		c.advance(gone)
