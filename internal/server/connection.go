@@ -200,7 +200,7 @@ func (op *operation) pipeline(n int, lay func(i int) (string, []any)) ([]any, er
 	op.received = time.Now()
 	for i, reply := range replies {
 		if e, ok := reply.(error); ok {
-			if e = op.failed(e); turnedAway(e) {
+			if e = op.failed(e); turnedAway(e) && i == 0 { // otherwise a proxy passes on the answer of one of its servers
 				return nil, e
 			}
 			replies[i] = e

@@ -817,3 +817,42 @@ func TestAnOperationThatWaitedForThePoolSaysNothingOfItsConnections(t *testing.T
 		assert.EqualValues(t, 1, dials.Load())
 	})
 }
+
+// A refusing connection refuses the second command of each batch of three, as a proxy does if one of its servers wants a
+// password.
+type refusing struct{ redis.Conn }
+
+func (c refusing) DoWithTimeout(d time.Duration, name string, args ...any) (any, error) {
+	reply, err := redis.DoWithTimeout(c.Conn, d, name, args...)
+	if list, _ := reply.([]any); name == "" && len(list) == 3 {
+		list[1] = redis.Error("NOAUTH Authentication required.")
+	}
+	return reply, err
+}
+
+func (c refusing) ReceiveWithTimeout(d time.Duration) (any, error) {
+	return redis.ReceiveWithTimeout(c.Conn, d)
+}
+
+func TestTheRefusalOfOneExtensionIsNotThatOfTheOthersInItsBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, pool := redistest.Virtual(t)
+		dial := pool.Dial
+		pool.Dial = func() (redis.Conn, error) {
+			c, err := dial()
+			return refusing{c}, err
+		}
+		s := open(t, pool)
+		var batch []server.Extension
+		for _, key := range []string{"a", "b", "c"} {
+			q := request(key)
+			batch = append(batch, server.Extension{Claim: held(t, s, q), TTL: q.TTL})
+		}
+		got := make([]server.Reply, len(batch))
+		s.Extend(t.Context(), time.Now(), batch, func(i int, r server.Reply) { got[i] = r })
+		done(t, got[0])
+		failed(t, got[1])
+		done(t, got[2])
+	})
+}

@@ -188,16 +188,16 @@ func replicas(err error) bool {
 	return code == "READONLY" || code == "MASTERDOWN" || strings.Contains(text, "on a stale replica")
 }
 
-// turnedAway reports whether the server answers err to all that is asked over this connection: it has too many clients, or
-// other code left the connection without its login (RESET), or subscribed (SSUBSCRIBE).
+// turnedAway reports whether err is about this connection: one too many, without its login (RESET), or subscribed (SSUBSCRIBE).
 func turnedAway(err error) bool {
 	code, text := said(err)
 	return code == "NOAUTH" || strings.Contains(text, "max number of clients") || strings.Contains(text, "in this context")
 }
 
-// full reports whether err may mean that there is no good connection left. Over TLS a server with too many clients only hangs up.
+// full reports whether err may mean that the pool or the server has no connection left. Over TLS a full server only hangs up.
 func full(err error) bool {
-	return turnedAway(err) || errors.Is(err, redis.ErrPoolExhausted) ||
+	_, text := said(err)
+	return strings.Contains(text, "max number of clients") || errors.Is(err, redis.ErrPoolExhausted) ||
 		errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
