@@ -96,6 +96,12 @@ func (c *cluster) everywhere(t *testing.T, v *quorum.Votes) {
 		}
 		return c.votes(v.Spec()) == len(c.servers)
 	})
+	quiet(t, v)
+}
+
+// quiet waits until all commands for v are answered. The servers may have executed them long before.
+func quiet(t *testing.T, v *quorum.Votes) {
+	v.Each(func(c *server.Claim) { c.Quiet(t.Context(), time.Now().Add(time.Minute)) })
 }
 
 // free waits until the key is free on all servers.
