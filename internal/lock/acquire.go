@@ -93,7 +93,7 @@ func (a *acquisition) finish() {
 
 // awaitTurn waits for the turn among the goroutines of this process. Then it uses what an earlier call left: a grant or a bid.
 func (a *acquisition) awaitTurn(ctx context.Context) state {
-	if conn.Over(ctx) {
+	if ctx.Err() != nil {
 		return a.fail(&quorum.Failure{Kind: quorum.Ended})
 	}
 	if a.key = a.engine.ref(&a.Call); a.key == nil {
@@ -118,6 +118,9 @@ func (a *acquisition) awaitTurn(ctx context.Context) state {
 	}
 	if !a.joined {
 		a.began = time.Now()
+		if conn.Over(ctx) { // its timer may be late
+			return a.fail(&quorum.Failure{Kind: quorum.Ended})
+		}
 	} else if a.inherit() {
 		return a.won(0)
 	}

@@ -193,8 +193,7 @@ func TestATryThatNoCallWaitsForIsCut(t *testing.T) {
 	redistest.Wait(t, "the releases alone", func() bool { return inUse() <= 2 })
 }
 
-// A hooked is a context that calls a function when its Err is called for the third time. The first two times are before its
-// call has the turn.
+// A hooked is a context that calls a function when its Err is called for the second time. Then its call has the turn.
 type hooked struct {
 	context.Context
 	looks atomic.Int64
@@ -202,7 +201,7 @@ type hooked struct {
 }
 
 func (h *hooked) Err() error {
-	if h.looks.Add(1) == 3 {
+	if h.looks.Add(1) == 2 {
 		h.call()
 	}
 	return h.Context.Err()
