@@ -21,7 +21,7 @@ import (
 // against the pool's limit: there may be as many of them as that limit allows in the pool, and more for renewals and such
 // releases. From any other Pool an operation takes up to 20 further connections, in place of broken ones.
 //
-// Nobody else may use a connection until its Close. As those of redigo, it returns a server's error as a [redis.Error] or an
+// No other caller may have a connection until its Close. As redigo's, it returns a server's error as a [redis.Error] or an
 // error that wraps one, and all pending replies from Do(""). Its commands have the timeout of the operation, see
 // [WithNodeTimeout]. A panic of the Pool, or of a connection that runs a command, becomes an error of the operation.
 type Pool interface{ Get() redis.Conn }

@@ -118,8 +118,8 @@ func (a *acquisition) awaitTurn(ctx context.Context) state {
 	}
 	if !a.joined {
 		a.began = time.Now()
-		if conn.Over(ctx) { // its timer may be late
-			return a.fail(&quorum.Failure{Kind: quorum.Ended})
+		if a.stopped(ctx) { // the timer of ctx may be late
+			return failed
 		}
 	} else if a.inherit() {
 		return a.won(0)
